@@ -1,0 +1,74 @@
+# `make help` lists the commands. Any Python from 3.11 on will do: make test PYTHON=python3.12
+
+PYTHON ?= python3
+JOBS ?= 2
+
+# Always called as `python -m ...`, so that nothing outside .venv is found first.
+VENV := .venv/bin/python
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# Notebooks run with the kernel of .venv, whatever kernels and settings the user has elsewhere.
+export JUPYTER_PREFER_ENV_PATH := 1
+export JUPYTER_NO_CONFIG := 1
+export IPYTHONDIR := $(CURDIR)/.venv/ipython
+unexport JUPYTER_PATH PYTHONPATH PYTHONHOME
+EXECUTE := -m nbconvert --to notebook --execute --inplace --log-level=ERROR \
+	--ExecutePreprocessor.kernel_name=python3 --ExecutePreprocessor.record_timing=False \
+	--KernelManager.transport_encryption=auto
+
+.DEFAULT_GOAL := help
+.PHONY: help setup reproduce test train lint format clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+# .venv/.stamp is written last. Its first line says for which Python and folder .venv was made, its second
+# line what is in it. Without a stamp, or with another first line, .venv is made anew; with another second
+# line it is updated.
+setup: ## create .venv and install the locked versions; done once
+	@set -e; \
+	version=$$("$(PYTHON)" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])') || { \
+		echo 'Python 3.11 or newer is needed, and "$(PYTHON)" does not run; try: make PYTHON=/path/to/python' >&2; \
+		exit 1; }; \
+	case $$version in 2.*|3.[0-9].*|3.10.*) \
+		echo "Python 3.11 or newer is needed, and \"$(PYTHON)\" is $$version; try: make PYTHON=python3.11" >&2; \
+		exit 1;; \
+	esac; \
+	made_for="$${version%.*} $$(pwd)"; \
+	content=$$(cat requirements.lock pyproject.toml | cksum); \
+	was_for=; had=; \
+	if [ -x $(VENV) ] && [ -f .venv/.stamp ]; then { IFS= read -r was_for; read -r had; } < .venv/.stamp || true; fi; \
+	if [ "$$was_for" = "$$made_for" ] && [ "$$had" = "$$content" ]; then exit 0; fi; \
+	rm -f .venv/.stamp; \
+	echo "Setting up .venv with Python $$version: some minutes the first time"; \
+	if [ "$$was_for" != "$$made_for" ]; then "$(PYTHON)" -m venv --clear .venv; fi; \
+	$(VENV) -m pip install --quiet -r requirements.lock; \
+	$(VENV) -m pip install --quiet --no-deps --no-build-isolation --editable .; \
+	printf '%s\n%s\n' "$$made_for" "$$content" > .venv/.stamp
+
+reproduce: setup ## run every notebook from top to bottom, in place
+	@for notebook in notebooks/*.ipynb; do \
+		[ -e "$$notebook" ] || { echo "no notebook in notebooks/" >&2; exit 1; }; \
+		start=$$(date +%s); \
+		$(VENV) $(EXECUTE) "$$notebook" || { echo "FAILED  $$notebook" >&2; exit 1; }; \
+		echo "$$notebook  $$(($$(date +%s) - start)) s"; \
+	done
+
+test: setup ## run the unit tests, then every notebook against its stored output
+	$(VENV) -m pytest tests
+	$(VENV) -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=900 --timeout=0 notebooks
+
+train: setup ## train every run that has no checkpoint yet (JOBS=2 at a time)
+	$(VENV) -m helpers.runs train --jobs $(JOBS)
+
+lint: setup ## check code and notebooks with ruff
+	$(VENV) -m ruff check .
+	$(VENV) -m ruff format --check .
+
+format: setup ## let ruff repair and format code and notebooks
+	$(VENV) -m ruff check --fix-only .
+	$(VENV) -m ruff format .
+
+clean: ## remove .venv, caches and build output; results, figures and checkpoints stay
+	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
