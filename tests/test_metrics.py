@@ -1,0 +1,363 @@
+"""Each metric against an independent computation, on batches, at its edges and with bad input."""
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import optimize, stats
+from scipy.spatial.distance import squareform
+from scipy.special import zeta
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+
+from helpers import metrics
+
+E = 45  # ten nodes
+quick = settings(deadline=None, derandomize=True, max_examples=50)  # the first example may wait for an import
+
+# quarters: ties are frequent and sums exact
+scores = arrays(np.float64, E, elements=st.integers(-4, 8).map(lambda k: k / 4))
+labels = arrays(np.bool_, E).filter(lambda x: 0 < x.sum() < E)
+positive = arrays(np.float64, E, elements=st.floats(0.01, 10))
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def random_graphs(*shape, p=0.3):
+    rng = np.random.default_rng(1)
+    return torch.from_numpy((rng.random((*shape, E)) < p).astype(float))
+
+
+def networks(a):
+    return [nx.from_numpy_array(squareform(row)) for row in a.reshape(-1, a.shape[-1]).numpy()]
+
+
+def weights(*shape):
+    """Sparse truth and a noisy estimate of it, with exact zeros and negative values."""
+    rng = np.random.default_rng(2)
+    w = random_graphs(*shape) * torch.from_numpy(rng.uniform(0.5, 1.5, (*shape, E)))
+    w_hat = w + 0.4 * torch.from_numpy(rng.standard_normal((*shape, E)))
+    return torch.where(w_hat.abs() < 0.1, 0, w_hat), w
+
+
+# --- weights ------------------------------------------------------------------------------------------------
+
+
+@quick
+@given(positive, positive, st.floats(0.1, 10))
+def test_gmse_is_scale_free_and_known_for_multiples_of_the_truth(w_hat, w, c):
+    assert metrics.gmse(w_hat, w) == pytest.approx(np.sum((w_hat - w) ** 2) / np.sum(w**2))
+    torch.testing.assert_close(metrics.gmse(c * w_hat, c * w), metrics.gmse(w_hat, w))
+    assert metrics.gmse(c * w, w) == pytest.approx((c - 1) ** 2, abs=1e-12)
+
+
+def test_nmse_of_zero_is_one_and_includes_the_diagonal(rng):
+    theta, theta_hat = rng.standard_normal((2, 3, 4, 5, 5))
+    assert torch.equal(metrics.nmse(np.zeros_like(theta), theta), torch.ones(3, 4, dtype=torch.float64))
+    expected = (
+        np.linalg.norm(theta_hat - theta, axis=(-2, -1)) ** 2 / np.linalg.norm(theta, axis=(-2, -1)) ** 2
+    )
+    np.testing.assert_allclose(metrics.nmse(theta_hat, theta), expected)
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_mean_ci_is_scipys_t_interval(level, rng):
+    values = rng.standard_normal(64)
+    low, high = stats.t.interval(level, 63, loc=values.mean(), scale=stats.sem(values))
+    mean, half_width = metrics.mean_ci(torch.from_numpy(values), level)
+    assert (mean - half_width, mean + half_width) == pytest.approx((low, high))
+
+
+def test_pairwise_spearman_is_scipys():
+    w = weights(6)[0]
+    rho = stats.spearmanr(w, axis=1).statistic
+    np.testing.assert_allclose(metrics.pairwise_spearman(w), rho[np.triu_indices(6, 1)], atol=1e-12)
+    assert metrics.pairwise_spearman(w[:2]).shape == (1,)
+
+
+@quick
+@given(arrays(np.float64, (3, E), elements=st.integers(1, 40).map(float), unique=False))
+def test_spearman_sees_only_the_order(w):
+    if (w == w[:, :1]).all(1).any():
+        return
+    rho = metrics.pairwise_spearman(w)
+    torch.testing.assert_close(metrics.pairwise_spearman(np.log(w) * [[1], [2], [3]]), rho)
+    torch.testing.assert_close(
+        metrics.pairwise_spearman(w * [[1], [-1], [-1]]), rho * torch.tensor([-1, -1, 1])
+    )
+
+
+# --- which edges exist --------------------------------------------------------------------------------------
+
+
+@quick
+@given(scores, labels)
+def test_auc_and_average_precision_are_scikit_learns_with_ties(score, label):
+    clamped = np.maximum(score, 0)
+    assert metrics.auc(score, label) == pytest.approx(roc_auc_score(label, clamped), abs=1e-12)
+    expected = average_precision_score(label, clamped)
+    assert metrics.average_precision(score, label) == pytest.approx(expected, abs=1e-12)
+
+
+@quick
+@given(scores, labels)
+def test_auc_sees_only_the_order(score, label):
+    score = np.abs(score)
+    assert torch.equal(metrics.auc(score, label), metrics.auc(np.expm1(2 * score), label))
+    assert metrics.auc(8 - score, label) == pytest.approx(1 - metrics.auc(score, label))
+
+
+def test_auc_of_the_truth_and_of_a_constant():
+    w = weights(7)[1]
+    assert torch.equal(metrics.auc(w, w), torch.ones(7, dtype=torch.float64))
+    assert torch.equal(metrics.auc(torch.ones_like(w), w), torch.full((7,), 0.5, dtype=torch.float64))
+
+
+@quick
+@given(scores, labels)
+def test_f1_is_scikit_learns(score, label):
+    expected = f1_score(label, score > 0.3, zero_division=0)
+    assert metrics.f1(score, label, 0.3) == pytest.approx(expected, abs=1e-12)
+
+
+@quick
+@given(scores, labels)
+def test_best_threshold_beats_every_other_and_keeps_its_distance(score, label):
+    t = metrics.best_threshold(score, label)
+    others = np.r_[0, np.unique(np.maximum(score, 0))]
+    assert metrics.f1(score, label, t) >= max(metrics.f1(score, label, other) for other in others) - 1e-12
+    assert t >= 0
+    if score.max() > 0:
+        assert np.abs(score - t).min() >= 0.125  # half of the grid of scores
+
+
+def test_best_threshold_pools_the_batch():
+    w_hat, w = weights(8)
+    assert metrics.best_threshold(w_hat, w) == metrics.best_threshold(w_hat.flatten(), w.flatten())
+    assert metrics.best_threshold(torch.zeros_like(w), w) == 0
+
+
+def test_binarise_is_strict():
+    assert metrics.binarise(torch.tensor([0.0, 0.5, 0.6, -1]), 0.5).tolist() == [0, 0, 1, 0]
+
+
+# --- structure ----------------------------------------------------------------------------------------------
+
+
+def test_clustering_is_networkxs():
+    a = torch.cat([random_graphs(20, p=p) for p in (0.05, 0.3, 0.9)])
+    np.testing.assert_allclose(
+        metrics.clustering(a), [nx.average_clustering(g) for g in networks(a)], atol=1e-12
+    )
+
+
+def test_average_shortest_path_is_networkxs_on_the_largest_component():
+    a = torch.cat([random_graphs(20, p=p) for p in (0.1, 0.3)])
+    graphs = networks(a)
+    assert metrics.n_disconnected(a) == sum(not nx.is_connected(g) for g in graphs) > 0
+    for value, graph in zip(metrics.average_shortest_path(a), graphs, strict=True):
+        pieces = list(nx.connected_components(graph))
+        largest = [c for c in pieces if len(c) == max(map(len, pieces))]
+        paths = [nx.average_shortest_path_length(graph.subgraph(c)) for c in largest]
+        assert any(value == pytest.approx(p) for p in paths)
+
+
+def test_community_score_of_known_blocks_is_networkxs(rng):
+    a = random_graphs(5)
+    blocks = rng.integers(0, 3, (5, 10))
+    parts = [[set(np.flatnonzero(row == k)) for k in np.unique(row)] for row in blocks]
+    expected = [nx.community.modularity(g, p) for g, p in zip(networks(a), parts, strict=True)]
+    np.testing.assert_allclose(metrics.community_score(a, blocks=blocks), expected)
+    np.testing.assert_allclose(metrics.community_score(a, blocks=blocks[0])[0], expected[0])
+
+
+def test_greedy_communities_are_the_true_blocks():
+    two_cliques = nx.to_numpy_array(nx.disjoint_union(nx.complete_graph(5), nx.complete_graph(5)))
+    two_cliques[4, 5] = two_cliques[5, 4] = 1
+    a = squareform(two_cliques)
+    blocks = np.repeat([0, 1], 5)
+    assert metrics.community_score(a) == pytest.approx(metrics.community_score(a, blocks=blocks).item())
+    assert metrics.community_score(a) == pytest.approx(2 * (10 / 21 - 0.25))
+
+
+def test_an_empty_graph_has_no_structure():
+    empty = torch.zeros(2, E)
+    assert metrics.community_score(empty).isnan().all()
+    assert metrics.community_score(empty, blocks=np.arange(10)).isnan().all()
+    assert metrics.average_shortest_path(empty).isnan().all()
+    assert metrics.clustering(empty).tolist() == [0, 0]
+    assert metrics.n_disconnected(empty) == 2
+    assert metrics.ks_score(empty, seed=0) == 0
+
+
+# --- scale-freeness -----------------------------------------------------------------------------------------
+
+
+def slow_fit(x, low=1.001, high=100):
+    """Discrete fit by numerical maximisation and by the distance over all integers up to the maximum."""
+    fits = []
+    for xmin in np.unique(x)[:-1]:
+        tail = x[x >= xmin]
+
+        def loss(alpha, tail=tail, xmin=xmin):
+            return len(tail) * np.log(zeta(alpha, xmin)) + alpha * np.log(tail).sum()
+
+        alpha = optimize.minimize_scalar(loss, bounds=(low, high), options={"xatol": 1e-9}).x
+        k = np.arange(xmin, x.max() + 1)
+        below = 1 - zeta(alpha, k + 1) / zeta(alpha, xmin)
+        fits.append((np.abs(below - (tail <= k[:, None]).mean(1)).max(), xmin, alpha, len(tail)))
+    return min(fits)
+
+
+@pytest.mark.parametrize("high", [100, 3])
+def test_discrete_fit_is_the_one_by_numerical_maximisation(high, rng):
+    x = np.stack([rng.zipf(a, 40).clip(max=90) for a in (1.8, 2.5, 3.5)] + [rng.binomial(19, 0.3, 40) + 1])
+    fits = np.stack(metrics._fit_power_law(x.astype(float), (1.001, high)), 1)
+    np.testing.assert_allclose(fits, [slow_fit(row, high=high) for row in x], rtol=1e-4)
+
+
+def test_alpha_of_a_large_xmin_is_close_to_that_of_the_zeta_function():
+    xmin = np.array([50.0, 99.0])
+    mean_log = np.array([0.4, 0.1])
+    exact = metrics._fit_alpha(mean_log, xmin, (1.001, 100), True)
+    closed = 1 + 1 / (mean_log + np.log(xmin / (xmin - 0.5)))
+    np.testing.assert_allclose(closed, exact, rtol=1e-3)
+
+
+@pytest.mark.parametrize("xmin, alpha", [(1, 1.5), (3, 2.5), (7, 20)])
+def test_draws_have_the_power_laws_survival_function(xmin, alpha):
+    x = metrics._draw_power_law(np.random.default_rng(1), 100_000, xmin, alpha)
+    k = np.unique(np.geomspace(xmin, 10_000 * xmin, 60).astype(int)).astype(float)
+    expected = zeta(alpha, k) / zeta(alpha, xmin)
+    np.testing.assert_allclose((x >= k[:, None]).mean(1), expected, atol=5e-3)
+    assert (x == np.floor(x)).all() and x.min() == xmin
+
+
+def test_bootstrap_p_is_uniform_for_a_power_law(rng):
+    x = rng.zipf(2.5, (100, 300)).astype(float)
+    p = metrics.ks_pvalue(x, seed=1, n_resamples=60)
+    assert stats.kstest(p, "uniform").pvalue > 0.01
+    assert (p > 0.05).double().mean() > 0.85
+
+
+@pytest.mark.parametrize("method", metrics.KS_METHODS)
+def test_ks_rejects_poisson_degrees_when_alpha_is_bounded(method, rng):
+    options = {"seed": 0, "method": method, "alpha_range": (1, 3)}
+    assert metrics.ks_pvalue(rng.poisson(10, 1000), **options) < 0.01
+
+
+def test_bootstrap_rejects_uniform_degrees_but_lets_poisson_pass_when_alpha_is_free(rng):
+    assert metrics.ks_pvalue(rng.integers(1, 31, 1000), seed=0) < 0.01
+    assert metrics.ks_pvalue(rng.poisson(10, 1000), seed=0) > 0.05  # the far tail: a warning, not a virtue
+    assert metrics.ks_pvalue(rng.zipf(2.5, 300), seed=0, alpha_range=(1, 3)) > 0.05
+
+
+def test_continuous_fit_is_that_of_exact_ks(rng):
+    x = rng.integers(3, 12, 20).astype(float)
+    (D,), (xmin,), (alpha,), (n_tail,) = metrics._fit_power_law(x[None], (1.001, 100), discrete=False)
+    tail = x[x >= xmin]
+    test = stats.ks_1samp(tail, stats.pareto(alpha - 1, scale=xmin).cdf, method="exact")
+    assert alpha == pytest.approx(1 + n_tail / np.log(tail / xmin).sum())
+    assert (D, n_tail) == pytest.approx((test.statistic, len(tail)))
+    p = metrics.ks_pvalue(x, seed=0, method="continuous")
+    assert p == pytest.approx(test.pvalue)
+
+
+@pytest.mark.parametrize("method", metrics.KS_METHODS)
+def test_ks_is_reproducible_quiet_and_a_share(method, capfd, recwarn):
+    a = random_graphs(2, 3)
+    options = {"seed": 3, "method": method}
+    degree = torch.stack([torch.tensor([d for _, d in g.degree]) for g in networks(a)]).reshape(2, 3, 10)
+    p = metrics.ks_pvalue(degree, **options)
+    assert p.shape == (2, 3)
+    torch.testing.assert_close(metrics.ks_pvalue(degree, **options), p, equal_nan=True, rtol=0, atol=0)
+    torch.testing.assert_close(metrics.ks_pvalue(degree[1, 2], **options), p[1, 2], equal_nan=True)
+    padded = torch.cat([degree, torch.zeros(2, 3, 4)], -1)  # isolated nodes take no part
+    torch.testing.assert_close(metrics.ks_pvalue(padded, **options), p, equal_nan=True)
+    assert metrics.ks_score(a, **options) == (p > 0.05).double().mean()
+    assert not recwarn.list and capfd.readouterr() == ("", "")
+
+
+def test_ks_needs_distinct_degrees():
+    regular = squareform(nx.to_numpy_array(nx.cycle_graph(10)))
+    star = squareform(nx.to_numpy_array(nx.star_graph(9)))
+    assert metrics.ks_score(regular, seed=0) == 0
+    assert metrics.ks_pvalue([2, 2, 2, 0], seed=0).isnan()
+    assert metrics.ks_score(star, seed=0) == 1  # two distinct degrees suffice
+    assert metrics.ks_pvalue([1, 1, 2, 2, 3], seed=0, method="powerlaw").isnan()  # the package wants four
+
+
+# --- batches and bad input ----------------------------------------------------------------------------------
+
+PAIRED = [metrics.gmse, metrics.auc, metrics.average_precision, lambda w_hat, w: metrics.f1(w_hat, w, 0.3)]
+STRUCTURAL = [metrics.community_score, metrics.average_shortest_path, metrics.clustering]
+
+
+@pytest.mark.parametrize("metric", PAIRED)
+def test_a_batch_is_a_loop_over_pairs(metric):
+    w_hat, w = weights(2, 3)
+    batch = metric(w_hat.float().requires_grad_(), w.float())
+    loop = [[metric(w_hat[i, j].float(), w[i, j].float().numpy()) for j in range(3)] for i in range(2)]
+    assert batch.dtype == torch.float64 and not batch.requires_grad
+    torch.testing.assert_close(batch, torch.tensor(loop, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("metric", STRUCTURAL)
+def test_a_batch_is_a_loop_over_graphs(metric):
+    a = random_graphs(2, 3)
+    loop = torch.stack([metric(row) for row in a.flatten(0, 1)]).reshape(2, 3)
+    torch.testing.assert_close(metric(a), loop)
+    torch.testing.assert_close(metric(a.bool().numpy()), loop)
+
+
+@pytest.mark.parametrize("metric", PAIRED)
+def test_pairs_must_agree_and_be_finite(metric):
+    w_hat, w = weights(3)
+    with pytest.raises(ValueError, match=r"w_hat has shape \(3, 44\) and w has shape \(3, 45\)"):
+        metric(w_hat[:, 1:], w)
+    with pytest.raises(ValueError, match="w_hat has 1 NaN"):
+        metric(w_hat.index_fill(1, torch.tensor([0]), torch.nan)[:1], w[:1])
+    with pytest.raises(ValueError, match="w has a graph"):
+        metric(w_hat, torch.zeros_like(w))
+
+
+@pytest.mark.parametrize(
+    "metric", [*STRUCTURAL, metrics.n_disconnected, lambda a: metrics.ks_score(a, seed=0)]
+)
+def test_structure_is_that_of_binary_half_vectors(metric):
+    with pytest.raises(ValueError, match="only 0 and 1"):
+        metric(weights(3)[1])
+    with pytest.raises(ValueError, match="44"):
+        metric(random_graphs(3)[:, 1:])
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: metrics.gmse(1.0, 1.0), r"w_hat has shape \(\)"),
+        (lambda: metrics.nmse(np.ones((2, 3)), np.ones((2, 3))), r"theta has shape \(2, 3\)"),
+        (lambda: metrics.nmse(np.ones((3, 3)), np.zeros((3, 3))), "theta has a graph"),
+        (lambda: metrics.auc(np.ones(E), np.ones(E)), "w has a graph with every edge"),
+        (lambda: metrics.mean_ci([1.0]), "values has 1"),
+        (lambda: metrics.mean_ci([1.0, np.nan]), "values has 1 NaN"),
+        (lambda: metrics.mean_ci([1.0, 2.0], 95), "level=95"),
+        (lambda: metrics.pairwise_spearman(np.ones(E)), "w has shape"),
+        (lambda: metrics.pairwise_spearman(np.ones((2, E))), "w has a row"),
+        (lambda: metrics.binarise(np.ones(E), -0.1), "threshold=-0.1"),
+        (lambda: metrics.binarise(np.ones(E), np.nan), "threshold=nan"),
+        (lambda: metrics.community_score(np.ones((2, E)), blocks=np.ones(9)), r"blocks has shape \(9,\)"),
+        (lambda: metrics.ks_pvalue([1, 2], seed=0, method="igraph"), "method='igraph'"),
+        (lambda: metrics.ks_pvalue([1, 2], seed=0, n_resamples=0), "n_resamples=0"),
+        (lambda: metrics.ks_pvalue([1, 2], seed=0, alpha_range=(0, 3)), r"alpha_range=\(0, 3\)"),
+        (lambda: metrics.ks_pvalue([1, 2.5], seed=0), "degrees has"),
+        (lambda: metrics.ks_pvalue([1, -2], seed=0), "degrees has"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
