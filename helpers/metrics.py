@@ -19,9 +19,7 @@ from sklearn.metrics import average_precision_score, precision_recall_curve
 from .graphs import degrees, n_nodes, to_matrix
 
 KS_METHODS = ("bootstrap", "powerlaw", "continuous")
-LARGE_XMIN = (
-    100  # from here on a rounded continuous power law, in closed form, stands in for the zeta function
-)
+LARGE_XMIN = 100  # from here on a rounded continuous power law stands in for the zeta function
 
 
 # --- weights ------------------------------------------------------------------------------------------------
@@ -191,7 +189,8 @@ def ks_pvalue(degrees, *, seed, method="bootstrap", n_resamples=200, alpha_range
     Parameters
     ----------
     degrees : (..., m) non-negative integers; isolated nodes (degree 0) take no part.
-    seed : int, the same for each graph: p depends on a graph's degrees, not on its place in the batch.
+    seed : int >= 0. Each graph has a stream of its own, given by the seed and its sorted degrees: p does
+        not depend on node order or place in the batch, and its Monte Carlo error averages out over graphs.
     method : "bootstrap" fits a discrete law, p = share of `n_resamples` semi-parametric resamples, refitted,
         with at least this D (Clauset, Shalizi & Newman 2009, sec. 4.1); "powerlaw" is the discrete fit of the
         powerlaw package, "continuous" a continuous law with two-sided D, both with p from the exact KS
@@ -216,11 +215,12 @@ def ks_pvalue(degrees, *, seed, method="bootstrap", n_resamples=200, alpha_range
     alpha_range = max(low, 1.001), high  # the zeta function has its pole at 1
 
     def pvalue(row):
-        x = row[row > 0]
+        x = np.sort(row[row > 0])
         if len(np.unique(x)) < 2:
             return np.nan
         if method == "bootstrap":
-            return _bootstrap_pvalue(x, alpha_range, n_resamples, np.random.default_rng(seed))
+            rng = np.random.default_rng([seed, *x.astype(int)])
+            return _bootstrap_pvalue(x, alpha_range, n_resamples, rng)
         return _exact_ks_pvalue(x, alpha_range, method)
 
     return _each_graph(pvalue, degrees)

@@ -239,10 +239,10 @@ def test_draws_have_the_power_laws_survival_function(xmin, alpha):
 
 
 def test_bootstrap_p_is_uniform_for_a_power_law(rng):
-    x = rng.zipf(2.5, (100, 300)).astype(float)
+    x = rng.zipf(2.5, (200, 300))
     p = metrics.ks_pvalue(x, seed=1, n_resamples=60)
     assert stats.kstest(p, "uniform").pvalue > 0.01
-    assert (p > 0.05).double().mean() > 0.85
+    assert 0.88 < (p > 0.05).double().mean() < 1  # 0.95, or 0.93 with 60 resamples
 
 
 @pytest.mark.parametrize("method", metrics.KS_METHODS)
@@ -277,6 +277,7 @@ def test_ks_is_reproducible_quiet_and_a_share(method, capfd, recwarn):
     assert p.shape == (2, 3)
     torch.testing.assert_close(metrics.ks_pvalue(degree, **options), p, equal_nan=True, rtol=0, atol=0)
     torch.testing.assert_close(metrics.ks_pvalue(degree[1, 2], **options), p[1, 2], equal_nan=True)
+    torch.testing.assert_close(metrics.ks_pvalue(degree.flip(-1), **options), p, equal_nan=True)
     padded = torch.cat([degree, torch.zeros(2, 3, 4)], -1)  # isolated nodes take no part
     torch.testing.assert_close(metrics.ks_pvalue(padded, **options), p, equal_nan=True)
     assert metrics.ks_score(a, **options) == (p > 0.05).double().mean()
