@@ -4,7 +4,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import optimize, stats
@@ -15,8 +15,6 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from helpers import metrics
 
 E = 45  # ten nodes
-quick = settings(deadline=None, derandomize=True, max_examples=50)  # the first example may wait for an import
-
 # quarters: ties are frequent and sums exact
 scores = arrays(np.float64, E, elements=st.integers(-4, 8).map(lambda k: k / 4))
 labels = arrays(np.bool_, E).filter(lambda x: 0 < x.sum() < E)
@@ -48,7 +46,6 @@ def weights(*shape):
 # --- weights ------------------------------------------------------------------------------------------------
 
 
-@quick
 @given(positive, positive, st.floats(0.1, 10))
 def test_gmse_is_scale_free_and_known_for_multiples_of_the_truth(w_hat, w, c):
     assert metrics.gmse(w_hat, w) == pytest.approx(np.sum((w_hat - w) ** 2) / np.sum(w**2))
@@ -80,7 +77,6 @@ def test_pairwise_spearman_is_scipys():
     assert metrics.pairwise_spearman(w[:2]).shape == (1,)
 
 
-@quick
 @given(arrays(np.float64, (3, E), elements=st.integers(1, 40).map(float), unique=False))
 def test_spearman_sees_only_the_order(w):
     if (w == w[:, :1]).all(1).any():
@@ -95,7 +91,6 @@ def test_spearman_sees_only_the_order(w):
 # --- which edges exist --------------------------------------------------------------------------------------
 
 
-@quick
 @given(scores, labels)
 def test_auc_and_average_precision_are_scikit_learns_with_ties(score, label):
     clamped = np.maximum(score, 0)
@@ -104,7 +99,6 @@ def test_auc_and_average_precision_are_scikit_learns_with_ties(score, label):
     assert metrics.average_precision(score, label) == pytest.approx(expected, abs=1e-12)
 
 
-@quick
 @given(scores, labels)
 def test_auc_sees_only_the_order(score, label):
     score = np.abs(score)
@@ -118,14 +112,12 @@ def test_auc_of_the_truth_and_of_a_constant():
     assert torch.equal(metrics.auc(torch.ones_like(w), w), torch.full((7,), 0.5, dtype=torch.float64))
 
 
-@quick
 @given(scores, labels)
 def test_f1_is_scikit_learns(score, label):
     expected = f1_score(label, score > 0.3, zero_division=0)
     assert metrics.f1(score, label, 0.3) == pytest.approx(expected, abs=1e-12)
 
 
-@quick
 @given(scores, labels)
 def test_best_threshold_beats_every_other_and_keeps_its_distance(score, label):
     t = metrics.best_threshold(score, label)
