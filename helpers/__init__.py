@@ -1,0 +1,1 @@
+"""Learning to learn graph topologies: graphs, signals, solvers, unrolled networks, metrics."""
