@@ -41,10 +41,17 @@ def to_vector(W):
 def to_matrix(w):
     """Symmetric matrices with zero diagonal (..., E) -> (..., m, m)."""
     m = n_nodes(w.shape[-1])
-    i, j = edges(m, w.device)
-    W = w.new_zeros(*w.shape[:-1], m, m)
-    W[..., i, j] = w
-    return W + W.mT
+    padded = torch.cat([w, w.new_zeros(*w.shape[:-1], 1)], -1)  # the diagonal reads the zero at the end
+    return padded[..., _positions(m, w.device)].unflatten(-1, (m, m))
+
+
+@lru_cache(maxsize=64)
+def _positions(m, device):
+    """Where each entry of a flat m x m matrix stands in its half-vector; the diagonal points behind the end."""
+    index = torch.full((m, m), m * (m - 1) // 2, device=device)
+    i, j = edges(m, device)
+    index[i, j] = index[j, i] = torch.arange(len(i), device=device)
+    return index.flatten()
 
 
 def degrees(w, edges=None, n_nodes=None):

@@ -38,6 +38,13 @@ def nmse(theta_hat, theta):
     return _squared_ratio(theta_hat.flatten(-2), theta.flatten(-2), "theta")
 
 
+def diagonal_share(theta_hat, theta):
+    """Share of ||Theta_hat - Theta||_F^2 that lies on the diagonal: two (..., m, m) -> (...)."""
+    theta_hat, theta = _checked(theta_hat=theta_hat, theta=theta)
+    error = (theta_hat - theta).square()
+    return error.diagonal(dim1=-2, dim2=-1).sum(-1) / error.sum((-2, -1))
+
+
 def mean_ci(values, level=0.95):
     """Mean and half width of its Student interval, t((1+level)/2, n-1) x standard error: two floats."""
     values = _checked(values=values)[0].flatten().numpy()

@@ -1,0 +1,1 @@
+"""Learned baselines the paper compares with, one file each."""
