@@ -2,8 +2,8 @@
 
 A layer lowers -logdet Theta + tr(S Theta) + ||rho o Z||_1 + lambda/2 ||Z - Theta||_F^2 in turns: Theta in
 closed form, Z by shrinking Theta entry by entry. The thresholds rho come from one small network, lambda from
-another; all layers share both, 42 parameters with the shift t of the start. The paper under study trains it on
-signals of precision K = L + sigma2 I; at its sigma2 = 1e-4 their covariance has a condition number near 1e4.
+another; all layers share both, 42 parameters with the shift t of the start. The paper under study trains it
+on signals of precision K = L + sigma2 I; at its sigma2 = 1e-4 their covariance has condition 1e4 and more.
 """
 
 import math
