@@ -88,9 +88,10 @@ def _registry():
     for sigma2 in SIGMA2:
         runs += [Run("l2g", "BA", sigma2=sigma2)] + [glad("BA", sigma2, numerics) for numerics in NUMERICS]
     runs += [deepgraph(family, "fair", 8) for family in FAMILIES]
-    runs += [deepgraph(family, "in_family", 5) for family in FAMILIES]
-    runs += [deepgraph("sparse", "original", 13, 0.85, n_signals=35, n_nodes=m) for m in (20, 39)]
-    runs += [deepgraph("sparse", "original", 8, 0.75)]
+    runs += [deepgraph(family, "in_family", 4) for family in FAMILIES]
+    runs += [deepgraph("sparse", "original", 13, 0.85, n_signals=35)]
+    runs += [deepgraph("sparse", "original", 6)]
+    runs += [deepgraph("sparse", "original", 13, 0.85, n_signals=35, n_nodes=39, batch_size=16)]
     return {run.name: run for run in runs}
 
 
