@@ -76,7 +76,7 @@ class _PDSLayers(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, w, v, y, theta, slope, D, target):
-        y2 = 2 * y
+        w, y2 = w.contiguous(), 2 * y
         layers, outputs = [], []
         for alpha, beta, gamma in theta.tolist():
             c = 2 * beta * gamma
@@ -150,6 +150,8 @@ class Unrolling(nn.Module):
     tau : discount of the loss (Eq. 7); layer t of T weighs tau^(T-t+1) as in the released code
     slope : of the rectifier in Step 5 for negative entries; 0 is the paper's max(0, .)
     """
+
+    keep_best = True
 
     def __init__(self, n_layers=20, *, shared=False, n_nodes=20, tau=0.9, slope=0.0):
         super().__init__()
@@ -253,6 +255,8 @@ class L2G(nn.Module):
     kl_weight : beta_KL of Eq. (7)
     n_hidden, n_decoder, n_latent, readout : of the TopoDiffVAE
     """
+
+    keep_best = True
 
     def __init__(
         self, n_nodes, n_layers=20, *, enhanced=(-1,), tau=0.9, slope=0.01, reconstruction=True, kl_weight=1.0, **vae

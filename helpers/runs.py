@@ -38,7 +38,7 @@ class Run:
     weighted: bool = True
     shuffle: bool = False
     params: tuple = ()
-    epochs: int = 100
+    epochs: int = 60
     batch_size: int = 32
     lr: float = 1e-2
     decay: float = 0.95

@@ -98,14 +98,15 @@ def configuration_hash(run):
 def fit(run, *, folder=None, device="cpu", progress=True, retrain=False):
     """Train a run to its last epoch, continuing where an earlier call was cut off; returns the model.
 
-    A run that is already trained is loaded, and a checkpoint that is not this run's is refused, unless `retrain`.
+    A model with `keep_best` ends with the weights of the epoch that validated best, any other with the last ones. A run
+    that is already trained is loaded, and a checkpoint that is not this run's is refused, unless `retrain`.
     """
     if not retrain and state_of(run, folder) in ("trained", "stale"):
         return load(run, folder=folder, device=device)
     with _one_thread():
         model = build(run).to(device)
         optimiser = torch.optim.Adam(model.parameters(), lr=run.lr, fused=True)
-        history = _restore(run, folder, model, optimiser)
+        history, best = _restore(run, folder, model, optimiser)
         sample = pairs_of(model)
         train = _to(device, sample(run, "train", run.n_train))
         val = _to(device, sample(run, "val", run.n_val))
@@ -121,10 +122,14 @@ def fit(run, *, folder=None, device="cpu", progress=True, retrain=False):
                 history.append(
                     {"loss": loss, "val_gmse": error, "seconds": round(time.perf_counter() - start, 4)}
                 )
+                if error <= min(x["val_gmse"] for x in history):
+                    best = {name: t.clone() for name, t in model.state_dict().items()}
                 bar.set_postfix(loss=f"{loss:.4f}", gmse=f"{error:.4f}")
                 if time.monotonic() - saved > SAVE_EVERY or epoch == run.epochs - 1:
-                    _save_progress(run, folder, model, optimiser, history)
+                    _save_progress(run, folder, model, optimiser, history, best)
                     saved = time.monotonic()
+        if getattr(model, "keep_best", False):
+            model.load_state_dict(best)
         _save(run, folder, model, history)
     return model.eval()
 
@@ -273,8 +278,9 @@ def _save(run, folder, model, history):
     resume.unlink(missing_ok=True)
 
 
-def _save_progress(run, folder, model, optimiser, history):
+def _save_progress(run, folder, model, optimiser, history, best):
     tensors = {f"model.{name}": t.cpu().contiguous() for name, t in model.state_dict().items()}
+    tensors |= {f"best.{name}": t.cpu().contiguous() for name, t in best.items()}
     for index, state in optimiser.state_dict()["state"].items():
         tensors |= {f"adam.{index}.{key}": t.cpu().contiguous() for key, t in state.items()}
     metadata = {"configuration_hash": configuration_hash(run), "history": json.dumps(history)}
@@ -282,10 +288,10 @@ def _save_progress(run, folder, model, optimiser, history):
 
 
 def _restore(run, folder, model, optimiser):
-    """Fill model and optimiser from the resume file, if it is there and this run's; returns the history so far."""
+    """Fill model and optimiser from the resume file, if there is one; returns the history and the best weights."""
     resume = files(run, folder)[2]
     if not resume.exists():
-        return []
+        return [], {}
     try:
         with safe_open(resume, "pt") as file:
             metadata = file.metadata()
@@ -294,11 +300,14 @@ def _restore(run, folder, model, optimiser):
         raise CheckpointError(f"{resume} is truncated or corrupt ({error}): delete it to start afresh") from None
     if metadata.get("configuration_hash") != configuration_hash(run):
         raise CheckpointError(f"{resume} belongs to another configuration: delete it to start {run.name} afresh")
-    model.load_state_dict({k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")})
-    moments = {}
+    current, best, moments = {}, {}, {}
     for key, tensor in tensors.items():
-        if key.startswith("adam."):
-            _, index, name = key.split(".")
+        kind, name = key.split(".", 1)
+        if kind == "adam":
+            index, name = name.split(".")
             moments.setdefault(int(index), {})[name] = tensor
+        else:
+            {"model": current, "best": best}[kind][name] = tensor
+    model.load_state_dict(current)
     optimiser.load_state_dict({"state": moments, "param_groups": optimiser.state_dict()["param_groups"]})
-    return json.loads(metadata["history"])
+    return json.loads(metadata["history"]), best

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from helpers import paths, runs, training
+from helpers.metrics import gmse
 from helpers.runs import RUNS, Run
 
 TINY = Run("l2g", "BA", n_nodes=6, n_layers=3, n_train=64, n_val=16, epochs=3)
@@ -60,10 +61,12 @@ def test_loaded_model_is_the_trained_one(trained):
 def test_training_is_reproducible_and_learns(trained, tmp_path):
     training.fit(TINY, folder=tmp_path, progress=False)
     assert_same_weights(stored(TINY, tmp_path)[0], stored(TINY, trained[1])[0])
-    run = replace(TINY, model="unrolling", n_train=320, epochs=8)
-    training.fit(run, folder=tmp_path, progress=False)
+    run = replace(TINY, model="unrolling", n_train=640, n_layers=10, epochs=8)
+    model = training.fit(run, folder=tmp_path, progress=False)
     errors = stored(run, tmp_path)[1]["history"]["val_gmse"]
-    assert errors[-1] < 0.5 * errors[0]
+    assert min(errors) < 0.6 * errors[0]
+    y, w = training.sample_pairs(run, "val", run.n_val)
+    assert gmse(model.predict(y), w).mean().item() == min(errors)  # the epoch that validated best is kept
 
 
 def test_splits_and_seeds_are_distinct_and_shared_between_models():
@@ -77,12 +80,12 @@ def test_splits_and_seeds_are_distinct_and_shared_between_models():
 
 def test_a_killed_run_resumes_and_ends_bit_equal(tmp_path):
     """A real SIGKILL at three moments, then the same command again."""
-    run = Run("l2g", "BA", n_nodes=8, n_layers=5, n_train=256, n_val=16, epochs=160)
+    run = Run("l2g", "BA", n_nodes=8, n_layers=3, n_train=64, n_val=16, epochs=60)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     training.fit(run, folder=whole, progress=False)
     program = (
         "import sys; from pathlib import Path; from helpers import training; from helpers.runs import Run;"
-        f"training.SAVE_EVERY = 0.1; training.fit({run!r}, folder=Path(sys.argv[1]), progress=False)"
+        f"training.SAVE_EVERY = 0; training.fit({run!r}, folder=Path(sys.argv[1]), progress=False)"
     )
     command = [sys.executable, "-c", program, str(killed)]
     resume = training.files(run, killed)[2]
@@ -193,7 +196,7 @@ def test_damaged_resume_file_is_refused(tmp_path, content):
 
 def test_resume_file_of_another_configuration_is_refused(tmp_path):
     model = training.build(TINY)
-    training._save_progress(TINY, tmp_path, model, torch.optim.Adam(model.parameters()), [])
+    training._save_progress(TINY, tmp_path, model, torch.optim.Adam(model.parameters()), [], {})
     other = replace(TINY, lr=0.5)
     training.files(TINY, tmp_path)[2].rename(training.files(other, tmp_path)[2])
     with pytest.raises(training.CheckpointError, match="another configuration"):
@@ -201,8 +204,8 @@ def test_resume_file_of_another_configuration_is_refused(tmp_path):
 
 
 def test_divergence_is_said(tmp_path):
-    with pytest.raises(FloatingPointError, match="lower lr=1e"):
-        training.fit(replace(TINY, model="unrolling", lr=1e30), folder=tmp_path, progress=False)
+    with pytest.raises(FloatingPointError, match="lower lr=10000"):
+        training.fit(replace(TINY, model="unrolling", lr=1e4), folder=tmp_path, progress=False)
 
 
 def test_unknown_model_is_refused(tmp_path):
@@ -259,7 +262,7 @@ def test_train_command_trains_what_is_missing_in_parallel(sweep, tmp_path, capsy
 def test_a_dask_cluster_survives_the_loss_of_a_worker(tmp_path):
     """A real scheduler and two worker processes; one is killed while it trains."""
     distributed = pytest.importorskip("distributed")
-    slow = [Run("unrolling", "BA", n_nodes=8, n_layers=8, n_train=512, n_val=16, epochs=30, seed=s) for s in range(4)]
+    slow = [Run("unrolling", "BA", n_nodes=8, n_layers=3, n_train=64, n_val=16, epochs=60, seed=s) for s in range(4)]
     there, here = tmp_path / "there", tmp_path / "here"
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None

@@ -1,0 +1,82 @@
+"""One style, one function a figure type. Every figure is saved as PNG for reading and PDF for papers."""
+
+import matplotlib.pyplot as plt
+import networkx as nx
+import numpy as np
+import seaborn as sns
+import torch
+
+from . import paths
+from .graphs import to_matrix
+
+COLOURS = {  # one colour a method, in every figure
+    "PDS": "#8c8c8c",
+    "ADMM": "#c4a35a",
+    "GLAD": "#7b5ea7",
+    "GLAD (stable)": "#7b5ea7",
+    "GLAD (newton_schulz)": "#c79fef",
+    "Deep-graph": "#9c5a3c",
+    "Recurrent Unrolling": "#5fa8a0",
+    "Unrolling": "#2a78b5",
+    "L2G": "#d1495b",
+    "Inverse covariance": "#b5b56b",
+    "Laplacian maximum likelihood": "#3a7d44",
+}
+
+
+def style():
+    """Set the look of all figures; call once at the top of a notebook."""
+    sns.set_theme(context="notebook", style="ticks", font_scale=0.9)
+    plt.rcParams.update(
+        {
+            "figure.dpi": 110,
+            "savefig.dpi": 160,
+            "savefig.bbox": "tight",
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "legend.frameon": False,
+            "figure.constrained_layout.use": True,
+            "pdf.fonttype": 42,
+        }
+    )
+
+
+def save(figure, name):
+    """Write figures/<name>.png and .pdf; without dates, so that the same figure is the same file."""
+    paths.FIGURES.mkdir(exist_ok=True)
+    figure.savefig(paths.FIGURES / f"{name}.png", metadata={"Software": None})
+    figure.savefig(paths.FIGURES / f"{name}.pdf", metadata={"CreationDate": None, "Creator": None, "Producer": None})
+
+
+def heatmaps(graphs, *, vmax=None, boundaries=(), width=2.6):
+    """Adjacency matrices side by side on one colour scale; `graphs` maps titles to half-vectors (E,)."""
+    matrices = {title: np.asarray(to_matrix(torch.as_tensor(w))) for title, w in graphs.items()}
+    vmax = vmax or max(W.max() for W in matrices.values())
+    figure, axes = plt.subplots(1, len(matrices), figsize=(width * len(matrices) + 0.6, width + 0.2), squeeze=False)
+    for axis, (title, W) in zip(axes[0], matrices.items(), strict=True):
+        image = axis.imshow(W, cmap="rocket_r", vmin=0, vmax=vmax, interpolation="nearest")
+        for edge in boundaries:
+            axis.axhline(edge - 0.5, color="#2a78b5", lw=0.8)
+            axis.axvline(edge - 0.5, color="#2a78b5", lw=0.8)
+        axis.set(title=title, xticks=[], yticks=[])
+        sns.despine(ax=axis, left=True, bottom=True)
+    figure.colorbar(image, ax=axes[0], shrink=0.8, label="edge weight", pad=0.01)
+    return figure
+
+
+def drawings(graphs, *, seed=0, width=2.8, threshold=0.05):
+    """The same graphs as node-link drawings in one layout, that of the first; line width follows weight."""
+    matrices = {title: np.asarray(to_matrix(torch.as_tensor(w))) for title, w in graphs.items()}
+    first = next(iter(matrices.values()))
+    layout = nx.spring_layout(nx.from_numpy_array(first > 0), seed=seed, k=1.4 / len(first) ** 0.5)
+    truth = first > 0
+    figure, axes = plt.subplots(1, len(matrices), figsize=(width * len(matrices), width), squeeze=False)
+    for axis, (title, W) in zip(axes[0], matrices.items(), strict=True):
+        graph = nx.from_numpy_array(np.where(threshold * first.max() < W, W, 0))
+        widths = [6 * d["weight"] / first.max() * 0.4 for *_, d in graph.edges(data=True)]
+        colours = ["#444444" if truth[i, j] else COLOURS["L2G"] for i, j in graph.edges]
+        nx.draw_networkx_edges(graph, layout, ax=axis, width=widths, edge_color=colours)
+        nx.draw_networkx_nodes(graph, layout, ax=axis, node_size=45, node_color="white", edgecolors="#222222")
+        axis.set_title(title)
+        axis.axis("off")
+    return figure
