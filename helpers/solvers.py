@@ -26,7 +26,7 @@ BLOCK = 2**18  # matrix entries worked on at a time: larger batches are cut so t
 
 
 def check_distances(y):
-    """`y` (..., E) as a floating tensor; ValueError unless finite, >= 0, not all zero, E = m(m-1)/2, m >= 3."""
+    """`y` (..., E) as a floating tensor, or ValueError: E = m(m-1)/2, m >= 3, finite, >= 0, not all zero."""
     y = torch.as_tensor(y)
     if not y.is_floating_point():
         y = y.to(torch.get_default_dtype())
@@ -72,7 +72,7 @@ def _warn(text, depth=4):
 
 
 class Certificate(NamedTuple):
-    """How far from optimal, per graph, in float64; `gap` is primal - dual relative to the objective's scale."""
+    """How far from optimal, per graph, in float64; `gap` is primal - dual in units of the objective."""
 
     primal: torch.Tensor
     dual: torch.Tensor
@@ -289,7 +289,8 @@ def _dual_newton(y, start=None, *, tol=1e-14, n_iter=1000, path=False):
         w[todo] = to_vector(W)
         if path:
             iterates.append(w.reshape(*lead, -1).clone())
-        lam[todo], todo = torch.where((gap > tol)[:, None, None], new, lam[todo]), todo[gap > tol]
+        more = ~(gap <= tol)
+        lam[todo], todo = torch.where(more[:, None, None], new, lam[todo]), todo[more]
         if not len(todo):
             break
     else:
@@ -313,7 +314,7 @@ def _dual_newton_step(lam, Y):
     gap = _edge_gap(R / 2, s, 1.0).sum((-1, -2)) / (2 * d.shape[-1])
     gradient = d - 1 / l1
     H = (R > 0).to(R) / 2  # Hessian: half the signless Laplacian of the current edges, plus diag(1 / l^2)
-    H.diagonal(dim1=-2, dim2=-1).add_(H.sum(-1) + l1**-2)
+    H.diagonal(dim1=-2, dim2=-1).add_(H.sum(-1) + l1**-2).mul_(1 + 1e-14)  # a factor exists after rounding
     step = -torch.cholesky_solve(gradient[..., None], torch.linalg.cholesky(H))[..., 0]
     slope = (gradient * step).sum(-1)
     t = 0.9 / (-step / l1).amax(-1).clamp_min(0.9)  # l stays positive
@@ -365,7 +366,7 @@ def learn(y, average_degree, *, tol=0.02, n_iter=60):
         low, high = torch.where(dense, theta, low), torch.where(dense, high, theta)
         theta = torch.where(high.isinf(), 4 * low, torch.where(low == 0, high / 4, (low * high).sqrt()))
     else:
-        _warn(f"average_degree={average_degree} is not reached, the closest is off by {best.max().item():.2g}")
+        _warn(f"average_degree={average_degree} is not reached, the closest is {best.max().item():.2g} off")
     return best_w.to(y.dtype), best_theta.to(y.dtype)
 
 
@@ -409,8 +410,8 @@ def grid_search(y, w, alphas=ALPHAS, betas=BETAS, solver=exact):
 def laplacian_mle(y, *, sigma2=0.0, tol=1e-9, n_iter=60, path=False):
     """Laplacian-constrained maximum likelihood: min over w >= 0 of w'y - logdet(L(w) + sigma2 P + 11'/m).
 
-    P = I - 11'/m: up to constants the log-likelihood of signals x ~ N(0, (L + sigma2 I)^-1), of whose constant
-    part y knows nothing. No hyper-parameter; a solution exists for any number of signals if all y > 0.
+    P = I - 11'/m: up to constants the log-likelihood of signals x ~ N(0, (L + sigma2 I)^-1), of whose
+    constant part y knows nothing. No hyper-parameter; exists for any number of signals if all y > 0.
 
     A primal-dual interior-point method (Mehrotra's predictor-corrector) in x = w y and a slack s, which tends
     to 1 - r/y, with r_ij = b'Sigma b the effective resistances, Sigma = (L + sigma2 P + 11'/m)^-1. Float64.
