@@ -58,8 +58,8 @@ test: setup ## run the unit tests, then every notebook against its stored output
 	$(VENV) -m pytest tests
 	$(VENV) -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=900 --timeout=0 notebooks
 
-train: setup ## train every run that has no checkpoint yet (JOBS=2 at a time)
-	$(VENV) -m helpers.runs train --jobs $(JOBS)
+train: setup ## train every run again, JOBS=2 at a time
+	$(VENV) -m helpers.runs train --retrain --jobs $(JOBS)
 
 lint: setup ## check code and notebooks with ruff
 	$(VENV) -m ruff check .

@@ -6,6 +6,7 @@
 """
 
 import argparse
+import contextlib
 from dataclasses import dataclass, fields
 from fnmatch import fnmatch
 
@@ -84,9 +85,10 @@ def _registry():
     runs = []
     for family in FAMILIES:
         runs += [Run("recurrent", family, epochs=20), Run("unrolling", family), Run("l2g", family)]
+        runs += [Run("unrolling", family, epochs=100, lr=1e-4, decay=1.0)]  # the released script's rate
         runs += [glad(family)] + [glad(family, numerics="newton_schulz", seed=seed) for seed in range(3)]
     for sigma2 in SIGMA2:
-        runs += [Run("l2g", "BA", sigma2=sigma2)] + [glad("BA", sigma2, numerics) for numerics in NUMERICS]
+        runs += [Run("l2g", "BA", sigma2=sigma2, epochs=30)] + [glad("BA", sigma2, numerics) for numerics in NUMERICS]
     runs += [deepgraph(family, "fair", 8) for family in FAMILIES]
     runs += [deepgraph(family, "in_family", 4) for family in FAMILIES]
     runs += [deepgraph("sparse", "original", 13, 0.85, n_signals=35)]
@@ -104,15 +106,11 @@ def train(runs, *, n_jobs=1, scheduler=None, retrain=False, folder=None):
     A worker that dies loses nothing: its task is given to another, which resumes from the last epoch if it sees the
     same disk. Checkpoints travel back with the answer, so the cluster need not share a disk with us.
     """
-    backend = {"backend": "loky", "n_jobs": n_jobs, "inner_max_num_threads": 1}
-    if scheduler is not None:
-        try:
-            from distributed import Client
-        except ImportError:
-            raise ImportError("--scheduler needs Dask: pip install 'l2g-reproduction[dask]'") from None
-        client = Client(scheduler)
-        backend = {"backend": "dask", "client": client}
-    with parallel_config(**backend):
+    with contextlib.ExitStack() as stack:
+        backend = {"backend": "loky", "n_jobs": n_jobs, "inner_max_num_threads": 1}
+        if scheduler is not None:
+            backend = {"backend": "dask", "client": stack.enter_context(_dask_client(scheduler))}
+        stack.enter_context(parallel_config(**backend))
         tasks = (delayed(_train_one)(run, retrain, folder, scheduler is None) for run in runs)
         for name, contents in Parallel(return_as="generator_unordered")(tasks):
             for file_name, content in contents.items():
@@ -120,6 +118,14 @@ def train(runs, *, n_jobs=1, scheduler=None, retrain=False, folder=None):
                 if not target.exists() or target.read_bytes() != content:
                     paths.write_atomically(target, content)
             yield name
+
+
+def _dask_client(address):
+    try:
+        from distributed import Client
+    except ImportError:
+        raise ImportError("--scheduler needs Dask: pip install 'l2g-reproduction[dask]'") from None
+    return Client(address)
 
 
 def _train_one(run, retrain, folder, local):

@@ -468,9 +468,11 @@ def _resistances(w, sigma2):
         raise ValueError(f"sigma2={sigma2}: a finite variance >= 0 is needed")
     L = laplacian(w)
     eye = torch.eye(L.shape[-1], dtype=w.dtype, device=w.device)
-    C, _ = torch.linalg.cholesky_ex(L + sigma2 * eye + (1 - sigma2) / len(eye))
-    Sigma = torch.cholesky_inverse(C)
-    return Sigma, _differences(Sigma), 2 * C.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    C, failed = torch.linalg.cholesky_ex(L + sigma2 * eye + (1 - sigma2) / len(eye))
+    failed = (failed > 0) | (C.diagonal(dim1=-2, dim2=-1) < 1e-150).any(-1)  # no inverse: logdet = -inf
+    Sigma = torch.cholesky_inverse(torch.where(failed[..., None, None], eye, C))
+    logdet = torch.where(failed, -torch.inf, 2 * C.diagonal(dim1=-2, dim2=-1).log().sum(-1))
+    return Sigma, _differences(Sigma), logdet
 
 
 def _differences(S):
