@@ -142,9 +142,7 @@ def prox_log_barrier(r2, alpha_gamma, floor=1e-8):
     return (r2 - (r2 * r2 + 4 * alpha_gamma).clamp_min(floor).sqrt()) / 2
 
 
-def pds_step(
-    w, v, y, alpha, beta, gamma, project=torch.relu, *, operators=(degrees, degrees_adjoint), floor=1e-8
-):
+def pds_step(w, v, y, alpha, beta, gamma, project=torch.relu, *, operators=(degrees, degrees_adjoint), floor=1e-8):
     """One iteration of Algorithm 1, w (..., E) and v (..., m) -> the next w and v. Differentiable.
 
     `project` is Step 5, which Algorithm 2 replaces; `operators` are D and D', for other layouts of w and v.
@@ -158,9 +156,7 @@ def pds_step(
     return p1 + gamma * (2 * beta * (w - p1) + D_adjoint(v - p2)), p2 + gamma * D(p1 - w)
 
 
-def admm_step(
-    w, v, y, alpha, beta, gamma, relaxation, listing=False, *, operators=(degrees, degrees_adjoint)
-):
+def admm_step(w, v, y, alpha, beta, gamma, relaxation, listing=False, *, operators=(degrees, degrees_adjoint)):
     """One iteration of Algorithm 3; `listing` keeps the paper's Step 5: its 2 r1 - w should read 2 p1 - w."""
     D, D_adjoint = operators
     r1 = w - gamma * (2 * beta * w + 2 * y + D_adjoint(v))  # Step 3
@@ -192,9 +188,7 @@ def pds(y, alpha=1.0, beta=1.0, *, gamma=None, n_iter=20_000, tol=1e-6, path=Fal
 
 
 @torch.no_grad()
-def admm(
-    y, alpha=1.0, beta=1.0, *, gamma=None, relaxation=1.5, listing=False, n_iter=20_000, tol=1e-6, path=False
-):
+def admm(y, alpha=1.0, beta=1.0, *, gamma=None, relaxation=1.5, listing=False, n_iter=20_000, tol=1e-6, path=False):
     """ADMM, Algorithm 3, a relaxed primal-dual iteration. Arguments as for `pds`, and
 
     relaxation : lambda of Algorithm 3, in (0, 2). The automatic step is 0.9 of the root of
