@@ -80,6 +80,11 @@ def laplacian(w):
     return torch.diag_embed(W.sum(-1)) - W
 
 
+def renumber(w, order):
+    """The same graphs (..., E) with node order[k] called k; `order` (m,) is a permutation."""
+    return to_vector(to_matrix(w)[..., order[:, None], order])
+
+
 # --- random families -----------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from helpers.graphs import (
     edges,
     laplacian,
     n_nodes,
+    renumber,
     sample_graphs,
     to_matrix,
     to_vector,
@@ -138,6 +139,13 @@ def test_shuffled_ids_are_the_same_graphs_renumbered():
     by_node = (to_matrix(shuffled) > 0).float().sum(-1).mean(0)
     assert by_node.std() < 0.15  # in generator order the first hub stands out
     assert (to_matrix(kept) > 0).float().sum(-1).mean(0).std() > 0.8
+
+
+def test_renumbering_is_isomorphism_and_can_be_undone():
+    w = sample_graphs("BA", 3, 9, seed=0)
+    order = torch.tensor([4, 2, 8, 0, 1, 7, 3, 6, 5])
+    assert torch.equal(renumber(renumber(w, order), order.argsort()), w)
+    assert torch.equal(to_matrix(renumber(w, order))[:, 0, 2], to_matrix(w)[:, 4, 8])
 
 
 @pytest.mark.parametrize(

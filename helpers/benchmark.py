@@ -1,0 +1,71 @@
+"""The methods of the paper's tables as callables on one footing: second moments S (n, m, m) in, graphs (n, E) out."""
+
+from dataclasses import replace
+from functools import partial
+
+from .runs import RUNS, Run, deepgraph, glad
+from .signals import covariance_distances, sample_split
+from .solvers import admm, grid_search, inverse_covariance, laplacian_mle, pds
+from .training import load_or_train
+
+N_TEST = 64
+N_TUNE = 256  # training graphs that the grid search of PDS and ADMM sees
+
+
+def test_set(family, n=N_TEST, **changes):
+    """Second moments (n, m, m) float64 and graphs (n, E) of the protocol's test set; `changes` alter the protocol."""
+    return sample_split(replace(Run("l2g", family), **changes), "test", n)
+
+
+def from_distances(estimate):
+    """A callable on S out of one on y; y in single precision, as the networks were trained."""
+    return lambda S: estimate(covariance_distances(S).float())
+
+
+def tuned(family, **changes):
+    """(alpha, beta) of least GMSE on training graphs."""
+    S, w = sample_split(replace(Run("l2g", family), **changes), "train", N_TUNE)
+    grid = grid_search(covariance_distances(S), w.double())
+    return grid.alpha, grid.beta
+
+
+def solvers(family):
+    """PDS and ADMM, tuned on the training set as the text says and at alpha = beta = 1, where the paper's BA value is."""
+    alpha, beta = tuned(family)
+    return {
+        "ADMM": from_distances(partial(admm, alpha=alpha, beta=beta)),
+        "ADMM (alpha=beta=1)": from_distances(admm),
+        "PDS": from_distances(partial(pds, alpha=alpha, beta=beta)),
+        "PDS (alpha=beta=1)": from_distances(pds),
+    }
+
+
+def networks(family):
+    """The unrolled networks, from checkpoints."""
+    runs = {
+        "Recurrent Unrolling": Run("recurrent", family, epochs=20),
+        "Unrolling": Run("unrolling", family),
+        "Unrolling (lr 1e-4)": Run("unrolling", family, epochs=100, lr=1e-4, decay=1.0),
+        "L2G": Run("l2g", family),
+    }
+    return {name: from_distances(load_or_train(RUNS[run.name]).predict) for name, run in runs.items()}
+
+
+def rivals(family):
+    """GLAD and Deep-graph, each as the paper's number came about and soundly."""
+    runs = {
+        "GLAD (newton_schulz)": glad(family, numerics="newton_schulz"),
+        "GLAD (stable)": glad(family),
+        "Deep-graph": deepgraph("sparse", "original", 13, 0.85, n_signals=35),
+        "Deep-graph (fair)": deepgraph(family, "fair", 8),
+    }
+    models = {name: load_or_train(RUNS[run.name]) for name, run in runs.items()}
+    return {name: lambda S, model=model: model.predict(S.float()) for name, model in models.items()}
+
+
+def references():
+    """What needs no training and no tuning."""
+    return {
+        "Inverse covariance": inverse_covariance,
+        "Laplacian maximum likelihood": lambda S: laplacian_mle(covariance_distances(S)),
+    }
