@@ -348,9 +348,7 @@ def _checked(**named):
         raise ValueError(f"{text}: equal shapes of at least one dimension are needed")
     for name, t in tensors.items():
         if n_bad := int((~t.isfinite()).sum()):
-            raise ValueError(
-                f"{name} has {n_bad} NaN or infinite entries of {t.numel()}: finite ones are needed"
-            )
+            raise ValueError(f"{name} has {n_bad} NaN or infinite entries of {t.numel()}: finite ones are needed")
     return tuple(tensors.values())
 
 

@@ -209,14 +209,10 @@ class TopoDiffVAE(nn.Module):
         self.b1 = nn.Parameter(torch.ones(2 * n_hidden))
         nn.init.xavier_uniform_(self.h0)
         nn.init.xavier_uniform_(self.H1)
-        self.embedding = nn.Sequential(
-            nn.Linear(2 * n_hidden, n_hidden), nn.ReLU(), nn.Linear(n_hidden, n_latent)
-        )
+        self.embedding = nn.Sequential(nn.Linear(2 * n_hidden, n_hidden), nn.ReLU(), nn.Linear(n_hidden, n_latent))
         self.f_mean = nn.Linear(n_latent, n_latent)
         self.f_cov = nn.Linear(n_latent, n_latent)
-        self.decoder = nn.Sequential(
-            nn.Linear(n_edges + n_latent, n_decoder), nn.Tanh(), nn.Linear(n_decoder, n_edges)
-        )
+        self.decoder = nn.Sequential(nn.Linear(n_edges + n_latent, n_decoder), nn.Tanh(), nn.Linear(n_decoder, n_edges))
         for layer in self.decoder[::2]:
             nn.init.xavier_uniform_(layer.weight, nn.init.calculate_gain("tanh"))
 

@@ -1,8 +1,8 @@
 """Every trained model behind a table or figure, by name, and the command that trains them.
 
-    python -m helpers.runs list [PATTERN]
-    python -m helpers.runs status [PATTERN]
-    python -m helpers.runs train [PATTERN] [--jobs N] [--scheduler ADDRESS] [--retrain]
+python -m helpers.runs list [PATTERN]
+python -m helpers.runs status [PATTERN]
+python -m helpers.runs train [PATTERN] [--jobs N] [--scheduler ADDRESS] [--retrain]
 """
 
 import argparse

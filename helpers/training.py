@@ -119,9 +119,7 @@ def fit(run, *, folder=None, device="cpu", progress=True, retrain=False):
                     train = _to(device, sample(run, "train", run.n_train, epoch=epoch))
                 loss = _train_epoch(run, model, optimiser, train, epoch)
                 error = gmse(model.predict(val[0]), val[1]).mean().item()
-                history.append(
-                    {"loss": loss, "val_gmse": error, "seconds": round(time.perf_counter() - start, 4)}
-                )
+                history.append({"loss": loss, "val_gmse": error, "seconds": round(time.perf_counter() - start, 4)})
                 if error <= min(x["val_gmse"] for x in history):
                     best = {name: t.clone() for name, t in model.state_dict().items()}
                 bar.set_postfix(loss=f"{loss:.4f}", gmse=f"{error:.4f}")

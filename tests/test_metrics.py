@@ -56,9 +56,7 @@ def test_gmse_is_scale_free_and_known_for_multiples_of_the_truth(w_hat, w, c):
 def test_nmse_of_zero_is_one_and_includes_the_diagonal(rng):
     theta, theta_hat = rng.standard_normal((2, 3, 4, 5, 5))
     assert torch.equal(metrics.nmse(np.zeros_like(theta), theta), torch.ones(3, 4, dtype=torch.float64))
-    expected = (
-        np.linalg.norm(theta_hat - theta, axis=(-2, -1)) ** 2 / np.linalg.norm(theta, axis=(-2, -1)) ** 2
-    )
+    expected = np.linalg.norm(theta_hat - theta, axis=(-2, -1)) ** 2 / np.linalg.norm(theta, axis=(-2, -1)) ** 2
     np.testing.assert_allclose(metrics.nmse(theta_hat, theta), expected)
 
 
@@ -83,9 +81,7 @@ def test_spearman_sees_only_the_order(w):
         return
     rho = metrics.pairwise_spearman(w)
     torch.testing.assert_close(metrics.pairwise_spearman(np.log(w) * [[1], [2], [3]]), rho)
-    torch.testing.assert_close(
-        metrics.pairwise_spearman(w * [[1], [-1], [-1]]), rho * torch.tensor([-1, -1, 1])
-    )
+    torch.testing.assert_close(metrics.pairwise_spearman(w * [[1], [-1], [-1]]), rho * torch.tensor([-1, -1, 1]))
 
 
 # --- which edges exist --------------------------------------------------------------------------------------
@@ -143,9 +139,7 @@ def test_binarise_is_strict():
 
 def test_clustering_is_networkxs():
     a = torch.cat([random_graphs(20, p=p) for p in (0.05, 0.3, 0.9)])
-    np.testing.assert_allclose(
-        metrics.clustering(a), [nx.average_clustering(g) for g in networks(a)], atol=1e-12
-    )
+    np.testing.assert_allclose(metrics.clustering(a), [nx.average_clustering(g) for g in networks(a)], atol=1e-12)
 
 
 def test_average_shortest_path_is_networkxs_on_the_largest_component():
@@ -319,9 +313,7 @@ def test_pairs_must_agree_and_be_finite(metric):
         metric(w_hat, torch.zeros_like(w))
 
 
-@pytest.mark.parametrize(
-    "metric", [*STRUCTURAL, metrics.n_disconnected, lambda a: metrics.ks_score(a, seed=0)]
-)
+@pytest.mark.parametrize("metric", [*STRUCTURAL, metrics.n_disconnected, lambda a: metrics.ks_score(a, seed=0)])
 def test_structure_is_that_of_binary_half_vectors(metric):
     with pytest.raises(ValueError, match="only 0 and 1"):
         metric(weights(3)[1])

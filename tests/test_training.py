@@ -264,9 +264,7 @@ def test_a_dask_cluster_survives_the_loss_of_a_worker(tmp_path):
     distributed = pytest.importorskip("distributed")
     slow = [Run("unrolling", "BA", n_nodes=8, n_layers=3, n_train=64, n_val=16, epochs=60, seed=s) for s in range(4)]
     there, here = tmp_path / "there", tmp_path / "here"
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
         names = runs.train(slow, scheduler=cluster.scheduler_address, folder=there)
         finished = [next(names)]  # the sweep is under way
         victim = next(iter(cluster.workers.values())).process.pid
