@@ -30,7 +30,7 @@ def tuned(family, **changes):
 
 
 def solvers(family):
-    """PDS and ADMM, tuned on the training set as the text says and at alpha = beta = 1, where the paper's BA value is."""
+    """PDS and ADMM, tuned on training graphs as the text says and at alpha = beta = 1, the paper's BA value."""
     alpha, beta = tuned(family)
     return {
         "ADMM": from_distances(partial(admm, alpha=alpha, beta=beta)),

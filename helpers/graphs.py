@@ -170,7 +170,7 @@ def _erdos_renyi(rng, n, m, p=0.2):
 
 
 def _stochastic_block(rng, n, m, sizes=None, p_in=0.6, p_out=None, n_inter=None):
-    """Blocks in node order. `n_inter` inter-block edges exactly (m/10 by default: 2 at m = 20), or each with `p_out`."""
+    """Blocks in node order; exactly `n_inter` edges between blocks (m/10 by default), or each with `p_out`."""
     sizes = (m - m // 2, m // 2) if sizes is None else tuple(sizes)
     if sum(sizes) != m:
         raise ValueError(f"sizes={sizes}: block sizes must add up to n_nodes={m}")

@@ -4,7 +4,7 @@ Every network maps distances y (..., E) to its path of estimates (..., T, E); `p
 at zero. Inside, a batch is stored edges first, (E, B): gathers and sums over edges then move contiguous rows.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from torch import nn
@@ -315,7 +315,7 @@ class L2G(nn.Module):
         theta, slope = self.unrolling.theta, self.unrolling.slope
         pieces, terms, start = [], [], 0
 
-        def enhance(r1):  # Step 5 with enhancement
+        def enhance(k, r1):  # Step 5 with enhancement
             vae, r1 = self.vaes[k], r1.T
             if truth is None:
                 return vae.decode(r1, latent[k]).T
@@ -330,7 +330,7 @@ class L2G(nn.Module):
                 piece, w, v = _PDSLayers.apply(w, v, y, theta[start:t], slope, D, target)
                 pieces.append(piece)
             if t < self.n_layers:
-                w, v = pds_step(w, v, y, *theta[t], project=enhance, operators=(D.up, D.down))
+                w, v = pds_step(w, v, y, *theta[t], project=partial(enhance, k), operators=(D.up, D.down))
                 pieces.append(w[None] if target is None else (w - target).square().sum(0, keepdim=True))
                 start = t + 1
         return torch.cat(pieces), terms

@@ -65,7 +65,7 @@ def sample_distances(w, n_signals=3000, sigma2=1e-4, *, seed, n_jobs=1):
 
 
 def sample_split(run, split, n, *, epoch=0, n_jobs=1):
-    """(second moments (n, m, m) float64, graphs (n, E) float32) of a run: what every model sees of it derives from these.
+    """Second moments (n, m, m) float64 and graphs (n, E) float32 of a run; what any model sees derives from these.
 
     The test set depends on neither the run's seed nor its model.
     """
