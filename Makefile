@@ -56,7 +56,7 @@ reproduce: setup ## run every notebook from top to bottom, in place
 
 test: setup ## run the unit tests, then every notebook against its stored output
 	$(VENV) -m pytest tests
-	$(VENV) -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=900 --timeout=0 notebooks
+	L2G_CHECK=1 $(VENV) -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=900 --timeout=0 notebooks
 
 train: setup ## train every run again, JOBS=2 at a time
 	$(VENV) -m helpers.runs train --retrain --jobs $(JOBS)

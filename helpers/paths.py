@@ -8,6 +8,7 @@ DATA = Path(os.environ.get("L2G_DATA", ROOT / "data"))
 CHECKPOINTS = DATA / "checkpoints"
 RESULTS = DATA / "results"
 FIGURES = ROOT / "figures"
+CHECK = bool(os.environ.get("L2G_CHECK"))  # notebooks compare their results with the stored ones and write nothing
 
 
 def write_atomically(path, content):

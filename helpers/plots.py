@@ -43,6 +43,8 @@ def style():
 
 def save(figure, name):
     """Write figures/<name>.png and .pdf; without dates, so that the same figure is the same file."""
+    if paths.CHECK:
+        return
     paths.FIGURES.mkdir(exist_ok=True)
     figure.savefig(paths.FIGURES / f"{name}.png", metadata={"Software": None})
     figure.savefig(paths.FIGURES / f"{name}.pdf", metadata={"CreationDate": None, "Creator": None, "Producer": None})
@@ -79,4 +81,22 @@ def drawings(graphs, *, seed=0, width=2.8, threshold=0.05):
         nx.draw_networkx_nodes(graph, layout, ax=axis, node_size=45, node_color="white", edgecolors="#222222")
         axis.set_title(title)
         axis.axis("off")
+    return figure
+
+
+def recovery(ours, paper):
+    """Table 1 as a figure: one panel a family, one line a method, ours (dots) and the paper's (crosses), log scale."""
+    families, models = ours.family.unique(), ours.model.unique()[::-1]
+    place = {model: k for k, model in enumerate(models)}
+    figure, axes = plt.subplots(
+        1, len(families), figsize=(3 * len(families) + 1.5, 0.27 * len(models) + 1), sharey=True
+    )
+    for axis, family in zip(axes, families, strict=True):
+        for frame, marker, colour in ((ours, "o", COLOURS["Unrolling"]), (paper, "x", COLOURS["L2G"])):
+            for row in frame[frame.family == family].itertuples():
+                if row.model in place:
+                    face = "white" if "(" in row.model and marker == "o" else colour
+                    axis.errorbar(row.value, place[row.model], xerr=row.ci, fmt=marker, color=colour, mfc=face, ms=5)
+        axis.set(title=family, xscale="log", xlabel="GMSE", yticks=range(len(models)), yticklabels=models)
+        axis.grid(axis="both", lw=0.4, alpha=0.6)
     return figure

@@ -1,5 +1,6 @@
 """Tables: one tidy CSV each under data/results/, in the columns of the paper's own numbers, data/paper_tables.csv."""
 
+import numpy as np
 import pandas as pd
 
 from . import paths
@@ -21,10 +22,28 @@ def row(table, family, metric, model, values):
 
 
 def write(name, rows):
-    """Write data/results/<name>.csv, six significant digits; returns the table as a frame."""
+    """Write data/results/<name>.csv, six significant digits; returns the table as a frame.
+
+    With L2G_CHECK set, as in `make test`, nothing is written: the table must agree with the stored one.
+    """
     frame = pd.DataFrame(rows)
-    paths.write_atomically(paths.RESULTS / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g").encode())
+    if paths.CHECK:
+        check(frame, read(name), name)
+    else:
+        paths.write_atomically(paths.RESULTS / f"{name}.csv", frame.to_csv(index=False, float_format="%.6g").encode())
     return frame
+
+
+def check(frame, stored, name, rtol=0.02, atol=1e-3):
+    """Raise unless two tables have the same rows and their numbers agree within the tolerances."""
+    number = [c for c in frame if pd.api.types.is_float_dtype(frame[c])]
+    labels = [c for c in frame if c not in number]
+    if list(frame) != list(stored) or not frame[labels].astype(str).equals(stored[labels].astype(str)):
+        raise AssertionError(f"data/results/{name}.csv has other rows or columns than this run: `make reproduce`")
+    close = np.isclose(frame[number], stored[number], rtol=rtol, atol=atol, equal_nan=True).all(1)
+    if not close.all():
+        both = frame[~close].merge(stored, on=labels, suffixes=("", " stored"))
+        raise AssertionError(f"data/results/{name}.csv differs from this run:\n{both.to_string()}")
 
 
 def read(name):
