@@ -4,139 +4,37 @@ Every network maps distances y (..., E) to its path of estimates (..., T, E); `p
 at zero. Inside, a batch is stored edges first, (E, B): gathers and sums over edges then move contiguous rows.
 """
 
-from functools import lru_cache, partial
+from functools import partial
 
 import torch
 from torch import nn
-from torch.autograd.function import once_differentiable
+from torch.nn.functional import leaky_relu
 
 from .graphs import edges, n_nodes, to_matrix
+from .kernels import PDSLayers
 from .solvers import check_distances, pds_step, safe_step
 
 ETA = 1e-4  # edges below count as absent when the encoder reads a graph (Section 3.2)
-ROOT_FLOOR = 1e-8  # the released code's floor under the root of Step 6: trained alpha * gamma may turn negative
 
 
-class Incidence:
-    """D and its adjoint on edges-first batches, `up`: (E, B) -> (m, B) and `down`: (m, B) -> (E, B)."""
-
-    def __init__(self, m, *, dtype, device, edge_list=None):
-        self.m = m
-        self.i, self.j = edges(m, device) if edge_list is None else edge_list
-        self.dense = None
-        if m <= 32:  # one small dense product costs less than gathers and scatters
-            self.dense = torch.zeros(m, len(self.i), dtype=dtype, device=device)
-            self.dense[self.i, torch.arange(len(self.i))] = 1
-            self.dense[self.j, torch.arange(len(self.i))] = 1
-            self.adjoint = self.dense.T.contiguous()
-
-    def up(self, w):
-        if self.dense is not None:
-            return self.dense @ w
-        return w.new_zeros(self.m, w.shape[1]).index_add(0, self.i, w).index_add(0, self.j, w)
-
-    def down(self, v):
-        if self.dense is not None:
-            return self.adjoint @ v
-        return v.index_select(0, self.i).add_(v.index_select(0, self.j))
-
-    def plus_down(self, w, v, scale, factor=1.0):
-        """factor * w + scale * D'v, as a new tensor."""
-        if self.dense is not None:
-            return torch.addmm(w, self.adjoint, v, beta=factor, alpha=scale)
-        return torch.mul(w, factor).add_(self.down(v), alpha=scale)
-
-    def add_down_(self, w, v, scale):
-        """w += scale * D'v."""
-        if self.dense is not None:
-            return w.addmm_(self.adjoint, v, alpha=scale)
-        return w.add_(self.down(v), alpha=scale)
+def edges_first_operators(m, device):
+    """D: (E, B) -> (m, B) and its adjoint, for batches stored edges first."""
+    i, j = edges(m, device)
+    return (
+        lambda w: w.new_zeros(m, w.shape[1]).index_add(0, i, w).index_add(0, j, w),
+        lambda v: v.index_select(0, i) + v.index_select(0, j),
+    )
 
 
-@lru_cache(maxsize=16)
-def incidence(m, dtype, device):
-    """The `Incidence` of the complete graph."""
-    return Incidence(m, dtype=dtype, device=device)
-
-
-class _PDSLayers(torch.autograd.Function):
-    """T layers of Algorithm 2 without enhancement, differentiated by hand.
-
-    A layer is a dozen small kernels; recording each for autograd costs more than running it. Here the backward pass is
-    the adjoint recursion of
-
-        r1 = (1 - c) w - 2 gamma y - gamma D'v        r2 = v + gamma D w
-        p1 = relu(r1)                                 p2 = (r2 - root) / 2,  root = sqrt(r2^2 + 4 alpha gamma)
-        w <- p1 + c e + gamma D'f                     v <- p2 - gamma D e
-
-    with c = 2 beta gamma, e = w - p1, f = v - p2 (the 2y of Steps 3 and 7 cancels in Step 9). It returns either the
-    path (T, E, B) or, given the `target` (E, B), only the squared errors of the layers (T, B), which spares training
-    the large arrays; then the last w (E, B) and v (m, B).
-    """
-
-    @staticmethod
-    def forward(ctx, w, v, y, theta, slope, D, target):
-        w, y2 = w.contiguous(), 2 * y
-        layers, outputs = [], []
-        for alpha, beta, gamma in theta.tolist():
-            c = 2 * beta * gamma
-            p1 = D.plus_down(w, v, -gamma, 1 - c).add_(y2, alpha=-gamma)
-            p1 = nn.functional.leaky_relu_(p1, slope) if slope else p1.clamp_min_(0)
-            d = D.up(w)
-            r2 = v.add(d, alpha=gamma)
-            root = (r2 * r2).add_(4 * alpha * gamma).clamp_min_(ROOT_FLOOR).sqrt_()
-            e, f = w - p1, v.sub(r2 - root, alpha=0.5)
-            De = D.up(e)
-            layers.append((w, p1, e, v, d, r2, root, f, De))
-            w = D.add_down_(torch.add(p1, e, alpha=c), f, gamma)
-            v = torch.sub(v, f).sub_(De, alpha=gamma)
-            outputs.append(w if target is None else w - target)
-        ctx.save_for_backward(theta, y2)
-        ctx.layers, ctx.slope, ctx.D = layers, slope, D
-        ctx.errors = None if target is None else outputs
-        if target is not None:
-            outputs = [torch.linalg.vecdot(x, x, dim=0) for x in outputs]
-        return torch.stack(outputs), w.clone(), v
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, g_outputs, g_w, g_v):
-        theta, y2 = ctx.saved_tensors
-        D = ctx.D
-        *edgewise, v, d, r2, root, f, De = zip(*ctx.layers, strict=True)
-        v, d, r2, root, f, De = map(torch.stack, (v, d, r2, root, f, De))
-        inverse = torch.where(root > ROOT_FLOOR**0.5 * (1 + 1e-6), 1 / root, 0)  # the root is flat at its floor
-        half = 0.5 * (1 - r2 * inverse)  # derivative of p2 by r2
-        g_y = torch.zeros_like(y2) if ctx.needs_input_grad[2] else None
-        g_w, nodes, products = g_w.contiguous(), [], []
-        if ctx.errors is not None:
-            g_outputs = 2 * g_outputs
-        for t, (_, beta, gamma) in reversed([*enumerate(theta.tolist())]):
-            w, p1, e = (x[t] for x in edgewise)
-            c = 2 * beta * gamma
-            g_w = g_w + g_outputs[t] if ctx.errors is None else torch.addcmul(g_w, ctx.errors[t], g_outputs[t])
-            Dg = D.up(g_w)
-            g_e = D.plus_down(g_w, g_v, -gamma, c)
-            # p1 has the sign of r1, which is all that the derivative of the rectifier needs
-            g_r1 = torch.ops.aten.leaky_relu_backward(g_w - g_e, p1, ctx.slope, False)
-            g_p2 = g_v.sub(Dg, alpha=gamma)
-            g_r2 = g_p2 * half[t]
-            Dg_r1 = D.up(g_r1)
-            nodes.append((g_v, Dg, Dg_r1, g_p2, g_r2))
-            products += [torch.dot(a.view(-1), b.view(-1)) for a, b in ((g_r1, y2), (g_r1, w), (g_w, e))]
-            if g_y is not None:
-                g_y.sub_(g_r1, alpha=2 * gamma)
-            g_v = torch.add(g_r2, Dg - Dg_r1, alpha=gamma)
-            g_w = D.add_down_(g_e.add_(g_r1, alpha=1 - c), g_r2, gamma)
-
-        g_v_all, Dg, Dg_r1, g_p2, g_r2 = (torch.stack(x[::-1]) for x in zip(*nodes, strict=True))
-        with_e, with_w, with_y = torch.stack(products[::-1]).view(-1, 3).T
-        alpha, beta, gamma = theta.unbind(1)
-        g_root = (g_p2 * inverse).sum((1, 2))
-        through_nodes = (Dg * f - g_v_all * De - Dg_r1 * v + g_r2 * d).sum((1, 2))
-        g_gamma = 2 * beta * (with_e - with_w) - with_y + through_nodes - alpha * g_root
-        g_theta = torch.stack([-gamma * g_root, 2 * gamma * (with_e - with_w), g_gamma], 1)
-        return g_w, g_v, g_y, g_theta, None, None, None
+def pds_layers(w, v, y, theta, slope):
+    """Layers of Algorithm 2 without enhancement: w, y (E, B), v (m, B), theta (T, 3) -> path (T, E, B), last v."""
+    if y.device.type == "cpu":
+        return PDSLayers.apply(w, v, y, theta, slope, edges(len(v)))
+    path, operators = [], edges_first_operators(len(v), y.device)
+    for parameters in theta:
+        w, v = pds_step(w, v, y, *parameters, project=partial(leaky_relu, negative_slope=slope), operators=operators)
+        path.append(w)
+    return torch.stack(path), v
 
 
 class Unrolling(nn.Module):
@@ -165,7 +63,7 @@ class Unrolling(nn.Module):
         """y (..., E) -> path (..., T, E), unclamped."""
         check_distances(y)
         flat = y.reshape(-1, y.shape[-1])
-        path, _, _ = self._layers(flat.T.contiguous())
+        path, _ = self._layers(flat.T.contiguous())
         return path.permute(2, 0, 1).reshape(*y.shape[:-1], self.n_layers, y.shape[-1])
 
     def predict(self, y):
@@ -175,16 +73,16 @@ class Unrolling(nn.Module):
 
     def loss(self, y, w, generator=None):
         """Discounted normalised error of all layers, first term of Eq. (7); y, w (B, E)."""
-        errors, _, _ = self._layers(y.T.contiguous(), w.T.contiguous())
-        return self._discount(errors, w)
+        path, _ = self._layers(y.T.contiguous())
+        return self._discounted_error(path, w)
 
-    def _layers(self, y, target=None):
-        D = incidence(n_nodes(len(y)), y.dtype, y.device)
-        theta = self.theta.expand(self.n_layers, 3)
-        return _PDSLayers.apply(torch.zeros_like(y), y.new_zeros(D.m, y.shape[1]), y, theta, self.slope, D, target)
+    def _layers(self, y):
+        v = y.new_zeros(n_nodes(len(y)), y.shape[1])
+        return pds_layers(torch.zeros_like(y), v, y, self.theta.expand(self.n_layers, 3), self.slope)
 
-    def _discount(self, errors, w):
-        """Squared errors (T, B) -> the discounted sum of Eq. (7), mean over the batch."""
+    def _discounted_error(self, path, w):
+        """Path (T, E, B) and truth (B, E) -> the discounted sum of Eq. (7), mean over the batch."""
+        errors = (path - w.T.contiguous()).square().sum(1)
         weight = self.tau ** torch.arange(self.n_layers, 0, -1, device=w.device, dtype=w.dtype)
         return (weight @ errors / w.square().sum(1)).mean()
 
@@ -290,8 +188,8 @@ class L2G(nn.Module):
 
     def loss(self, y, w, generator=None):
         """Eq. (7) on a batch y, w (B, E); `generator` draws the latent noise."""
-        errors, terms = self._layers(y.T.contiguous(), truth=w, generator=generator)
-        loss = self.unrolling._discount(errors, w)
+        path, terms = self._layers(y.T.contiguous(), truth=w, generator=generator)
+        loss = self.unrolling._discounted_error(path, w)
         for p1, mean, log_var in terms:
             loss = loss + self.kl_weight * -0.5 * (1 + log_var - mean.square() - log_var.exp()).mean()
             if self.reconstruction:
@@ -305,14 +203,10 @@ class L2G(nn.Module):
         return [code.to(like).expand(len(like), -1) for code in codes]
 
     def _layers(self, y, *, latent=None, truth=None, generator=None):
-        """y (E, B) -> path (T, E, B); given the truth (B, E), squared errors (T, B) instead.
-
-        The second result lists (p1, mean, log-variance), each (B, .), of the enhanced layers that saw the truth.
-        """
-        D = incidence(self.n_nodes, y.dtype, y.device)
-        w, v = torch.zeros_like(y), y.new_zeros(D.m, y.shape[1])
-        target = None if truth is None else truth.T.contiguous()
+        """y (E, B) -> path (T, E, B), and (p1, mean, log-variance), each (B, .), of enhanced layers shown the truth."""
         theta, slope = self.unrolling.theta, self.unrolling.slope
+        operators = edges_first_operators(self.n_nodes, y.device)
+        w, v = torch.zeros_like(y), y.new_zeros(self.n_nodes, y.shape[1])
         pieces, terms, start = [], [], 0
 
         def enhance(k, r1):  # Step 5 with enhancement
@@ -327,10 +221,11 @@ class L2G(nn.Module):
 
         for k, t in enumerate((*self.enhanced, self.n_layers)):
             if start < t:
-                piece, w, v = _PDSLayers.apply(w, v, y, theta[start:t], slope, D, target)
-                pieces.append(piece)
+                path, v = pds_layers(w, v, y, theta[start:t], slope)
+                w = path[-1]
+                pieces.append(path)
             if t < self.n_layers:
-                w, v = pds_step(w, v, y, *theta[t], project=partial(enhance, k), operators=(D.up, D.down))
-                pieces.append(w[None] if target is None else (w - target).square().sum(0, keepdim=True))
+                w, v = pds_step(w, v, y, *theta[t], project=partial(enhance, k), operators=operators)
+                pieces.append(w[None])
                 start = t + 1
         return torch.cat(pieces), terms
