@@ -17,6 +17,8 @@ from . import paths, training
 from .graphs import FAMILIES
 from .rivals.glad import NUMERICS
 
+N_LAYERS = (2, 5, 10, 15, 20, 30)  # of Figure 3b
+WIDTH = (("n_decoder", 200),)  # keeps the checkpoint of an L2G on 100 nodes under 10 MB
 SIGMA2 = tuple(float(f"1e{k}") for k in range(-4, 5))  # of Figure 2
 
 
@@ -87,6 +89,9 @@ def _registry():
         runs += [Run("recurrent", family, epochs=20), Run("unrolling", family), Run("l2g", family)]
         runs += [Run("unrolling", family, epochs=100, lr=1e-4, decay=1.0)]  # the released script's rate
         runs += [glad(family)] + [glad(family, numerics="newton_schulz", seed=seed) for seed in range(3)]
+    for model in ("unrolling", "l2g"):
+        runs += [Run(model, "BA", n_layers=n, epochs=30) for n in N_LAYERS if n != 20]  # Figure 3b
+        runs += [Run(model, "BA", n_nodes=m, epochs=30, options=WIDTH if model == "l2g" else ()) for m in (50, 100)]
     for sigma2 in SIGMA2:
         runs += [Run("l2g", "BA", sigma2=sigma2, epochs=30)] + [glad("BA", sigma2, numerics) for numerics in NUMERICS]
     runs += [deepgraph(family, "fair", 8) for family in FAMILIES]
