@@ -100,3 +100,22 @@ def recovery(ours, paper):
         axis.set(title=family, xscale="log", xlabel="GMSE", yticks=range(len(models)), yticklabels=models)
         axis.grid(axis="both", lw=0.4, alpha=0.6)
     return figure
+
+
+def sweep(frame, x, panels, looks, *, width=4.4, height=4.3):
+    """Curves with 95 % bars over `x`: one panel a metric, {metric: axis settings}, one line a model, {model: format}.
+
+    A variant in brackets has the colour of its model and open markers; what is no model, a reference, is grey.
+    """
+    figure, axes = plt.subplots(1, len(panels), figsize=(width * len(panels), height), squeeze=False)
+    for axis, (metric, settings) in zip(axes[0], panels.items(), strict=True):
+        for model, look in looks.items():
+            part = frame[(frame.metric == metric) & (frame.model == model)]
+            colour = COLOURS.get(model, COLOURS.get(model.split(" (")[0], "#555555"))
+            face = colour if model in COLOURS else "white"
+            axis.errorbar(part[x], part.value, part.ci, fmt=look, color=colour, mfc=face, ms=5, lw=1.4, label=model)
+        axis.set(xscale="log", **settings)
+        axis.minorticks_off()
+        axis.grid(lw=0.4, alpha=0.5)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(looks))
+    return figure
