@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
-from .runs import RUNS, Run, deepgraph, glad
+from .runs import RUNS, Run, deepgraph, glad, l2g
 from .signals import covariance_distances, sample_split
 from .solvers import admm, grid_search, inverse_covariance, laplacian_mle, pds
 from .training import load_or_train
@@ -46,7 +46,7 @@ def networks(family):
         "Recurrent Unrolling": Run("recurrent", family, epochs=20),
         "Unrolling": Run("unrolling", family),
         "Unrolling (lr 1e-4)": Run("unrolling", family, epochs=100, lr=1e-4, decay=1.0),
-        "L2G": Run("l2g", family),
+        "L2G": l2g(family),
     }
     return {name: from_distances(load_or_train(RUNS[run.name]).predict) for name, run in runs.items()}
 

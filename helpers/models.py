@@ -144,16 +144,28 @@ class L2G(nn.Module):
     n_nodes, n_layers : m and T; the decoder fixes the graph size
     enhanced : layers with a TopoDiffVAE, counted as in a list; the paper's experiments use the last only
     tau : discount of the loss
-    slope : of the rectifier in the other layers; 0.01 is the released code's, 0 the text's
+    slope : of the rectifier in the other layers; 0.01 is the released code's, 0 the text's. Two nodes in different
+        components are 1e4 apart, and a hundredth of that still swamps the weights: use 0 where graphs may fall apart
     reconstruction : add the decoder's squared error sum_j (p1 - w)_j^2 to the loss (released code; not in the text)
     kl_weight : beta_KL of Eq. (7)
+    clip : bound on the entries of r1 that a TopoDiffVAE reads, for the same reason
     n_hidden, n_decoder, n_latent, readout : of the TopoDiffVAE
     """
 
     keep_best = True
 
     def __init__(
-        self, n_nodes, n_layers=20, *, enhanced=(-1,), tau=0.9, slope=0.01, reconstruction=True, kl_weight=1.0, **vae
+        self,
+        n_nodes,
+        n_layers=20,
+        *,
+        enhanced=(-1,),
+        tau=0.9,
+        slope=0.01,
+        reconstruction=True,
+        kl_weight=1.0,
+        clip=None,
+        **vae,
     ):
         super().__init__()
         for t in enhanced:
@@ -163,7 +175,7 @@ class L2G(nn.Module):
         self.n_nodes, self.n_layers = n_nodes, n_layers
         self.enhanced = tuple(sorted(t % n_layers for t in enhanced))
         self.vaes = nn.ModuleList(TopoDiffVAE(n_nodes, **vae) for _ in self.enhanced)
-        self.reconstruction, self.kl_weight = reconstruction, kl_weight
+        self.reconstruction, self.kl_weight, self.clip = reconstruction, kl_weight, clip
 
     def forward(self, y, seed=0):
         """y (..., E) -> path (..., T, E), unclamped. Latent codes are drawn from the prior, one for each `seed`.
@@ -210,7 +222,7 @@ class L2G(nn.Module):
         pieces, terms, start = [], [], 0
 
         def enhance(k, r1):  # Step 5 with enhancement
-            vae, r1 = self.vaes[k], r1.T
+            vae, r1 = self.vaes[k], r1.T if self.clip is None else r1.T.clamp(-self.clip, self.clip)
             if truth is None:
                 return vae.decode(r1, latent[k]).T
             mean, log_var = vae.encode(r1, truth)

@@ -119,3 +119,23 @@ def sweep(frame, x, panels, looks, *, width=4.4, height=4.3):
         axis.grid(lw=0.4, alpha=0.5)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(looks))
     return figure
+
+
+def convergence(frame, panels, *, width=4.4, height=3.7, rows=1):
+    """Error against iterations, 95 % bands, log y: one panel a table, {table: axis settings}, one line a model.
+
+    Variants of a model, in brackets, share its colour and differ in dashes.
+    """
+    columns = -(-len(panels) // rows)
+    figure, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False, sharey=True)
+    for axis, (table, settings) in zip(axes.flat, panels.items(), strict=True):
+        part, seen = frame[(frame.table == table) & (frame.metric == "gmse")], []
+        for model, line in part.groupby("model", sort=False):
+            base = model.split(" (")[0]
+            dashes, marker = ("-", "--", ":")[seen.count(base)], "o" if len(line) < 10 else ""
+            seen.append(base)
+            axis.plot(line.x, line.value, dashes, marker=marker, ms=4, lw=1.6, color=COLOURS[base], label=model)
+            axis.fill_between(line.x, line.value - line.ci, line.value + line.ci, color=COLOURS[base], alpha=0.2, lw=0)
+        axis.set(yscale="log", **settings)
+        axis.grid(lw=0.4, alpha=0.5)
+    return figure
