@@ -6,6 +6,8 @@ JOBS ?= 2
 # Always called as `python -m ...`, so that nothing outside .venv is found first.
 VENV := .venv/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# The arrays are small: a second thread costs more than it brings.
+export OMP_NUM_THREADS := 1
 
 # Notebooks run with the kernel of .venv, whatever kernels and settings the user has elsewhere.
 export JUPYTER_PREFER_ENV_PATH := 1

@@ -118,6 +118,13 @@ def f1(w_hat, w, threshold):
     return 2 * (found & edge).sum(-1).double() / (found.sum(-1) + edge.sum(-1))
 
 
+def recall(w_hat, w, threshold, among=True):
+    """Share of the edges w > 0 with w_hat > threshold, of those in the mask `among` (E,): two (..., E) -> (...)."""
+    _, edge = _score_and_label(w_hat, w)
+    edge = edge & torch.as_tensor(among)
+    return (binarise(w_hat, threshold).bool() & edge).sum(-1).double() / edge.sum(-1)
+
+
 # --- structure ----------------------------------------------------------------------------------------------
 
 

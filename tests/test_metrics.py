@@ -346,3 +346,12 @@ def test_structure_is_that_of_binary_half_vectors(metric):
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_recall_counts_the_chosen_edges_only():
+    w, w_hat = torch.tensor([1.0, 1, 1, 0, 1, 0]), torch.tensor([0.9, 0.1, 0.8, 0.9, 0, 0])
+    chosen = torch.tensor([True, True, False, True, False, False])
+    assert metrics.recall(w_hat, w, 0.5) == 0.5
+    assert metrics.recall(w_hat, w, 0.5, among=chosen) == 0.5
+    assert metrics.recall(w_hat, w, 0.05, among=chosen) == 1
+    assert metrics.recall(w_hat, w, 0.5, among=w_hat < 0.05).item() == 0
