@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from .graphs import n_nodes
-from .runs import RUNS, Run, deepgraph, glad, l2g
+from .runs import RUNS, Run, deepgraph, glad, unrolling_slow
 from .signals import covariance_distances, sample_split
 from .solvers import admm, grid_search, inverse_covariance, laplacian_mle, pds
 from .training import load_or_train
@@ -46,8 +46,8 @@ def networks(family):
     runs = {
         "Recurrent Unrolling": Run("recurrent", family, epochs=20),
         "Unrolling": Run("unrolling", family),
-        "Unrolling (lr 1e-4)": Run("unrolling", family, epochs=100, lr=1e-4, decay=1.0),
-        "L2G": l2g(family),
+        "Unrolling (lr 1e-4)": unrolling_slow(family),
+        "L2G": Run("l2g", family),
     }
     return {name: from_distances(load_or_train(RUNS[run.name]).predict) for name, run in runs.items()}
 
