@@ -19,6 +19,8 @@ from .rivals.glad import NUMERICS
 
 N_LAYERS = (2, 5, 10, 15, 20, 30)  # of Figure 3b
 WIDTH = (("n_decoder", 200),)  # keeps the checkpoint of an L2G on 100 nodes under 10 MB
+SECTORS = (("sizes", (9, 10, 11, 6, 15, 15, 12, 15, 1, 2, 4)), ("p_out", 0.05))  # SBM like the S&P 100's sectors
+SPARSE = (("p", 0.1),)  # ER as sparse as the text says, for brains
 SIGMA2 = tuple(float(f"1e{k}") for k in range(-4, 5))  # of Figure 2
 
 
@@ -89,6 +91,15 @@ def deepgraph(family, protocol, epochs, decay=0.75, **options):
     )  # fmt: skip
 
 
+def real_world(model, data):
+    """The network that sees the S&P 100 or ABIDE, trained on random graphs of that size and kind."""
+    family, changes = {
+        "sp100": ("SBM", dict(n_nodes=100, params=SECTORS, epochs=30)),
+        "abide": ("ER", dict(n_nodes=39, params=SPARSE)),
+    }[data]
+    return Run(model, family, **changes)
+
+
 def _registry():
     runs = []
     for family in FAMILIES:
@@ -105,6 +116,7 @@ def _registry():
     runs += [deepgraph("sparse", "original", 13, 0.85, n_signals=35)]
     runs += [deepgraph("sparse", "original", 6)]
     runs += [deepgraph("sparse", "original", 13, 0.85, n_signals=35, n_nodes=39, batch_size=16)]
+    runs += [real_world("unrolling", data) for data in ("sp100", "abide")]
     return {run.name: run for run in runs}
 
 
