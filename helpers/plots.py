@@ -139,3 +139,18 @@ def convergence(frame, panels, *, width=4.4, height=3.7, rows=1):
         axis.set(yscale="log", **settings)
         axis.grid(lw=0.4, alpha=0.5)
     return figure
+
+
+def training(frame, panels, sizes):
+    """What training costs and brings: one panel a table, {table: axis settings}, one line a size, 95 % bars."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.1 * len(panels), 3.9))
+    for axis, (table, settings) in zip(axes, panels.items(), strict=True):
+        for size, colour in zip(sizes, sns.color_palette("crest", len(sizes)), strict=True):
+            line = frame[(frame.table == table) & (frame.model == size)]
+            marker = "o" if len(line) < 10 else ""
+            axis.errorbar(line.x, line.value, line.ci, color=colour, marker=marker, ms=4, lw=1.6, label=size)
+        axis.set(**settings)
+        axis.minorticks_off()
+        axis.grid(lw=0.4, alpha=0.5)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(sizes))
+    return figure
