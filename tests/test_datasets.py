@@ -12,10 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.covariance import graphical_lasso as sklearn_lasso
 
 from helpers import datasets
 from helpers.datasets import DatasetError, download_prices, draws, log_returns, pooled, unit_scale
 from helpers.graphs import degrees, sample_graphs
+from helpers.rivals import graphical_lasso
+from helpers.runs import SECTORS, real_world
 from helpers.signals import correlations, distances, sample_distances, standardised
 
 RAW = Path(os.environ.get("L2G_RAW", "/nowhere"))
@@ -378,3 +381,42 @@ def test_the_masker_with_the_real_atlas(tmp_path):
     found, signals = masked(np.asarray(atlas.dataobj, dtype=np.float64), atlas.affine)
     assert found.shape == (40, 39)
     assert min(np.corrcoef(found[:, k], signals[:, k])[0, 1] for k in range(39)) > 0.99
+
+
+# --- the graphical lasso from second moments -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0.02, 0.1, 0.3])
+def test_graphical_lasso_meets_its_optimality_conditions_and_scikit_learn(alpha):
+    X = standardised(np.random.default_rng(0).normal(size=(3, 60, 8)) @ (np.eye(8) + 0.4 * np.eye(8, k=1)))
+    S = correlations(distances(X))
+    P = graphical_lasso.precision(S, alpha, tol=1e-7)
+    slack = torch.linalg.inv(P) - S  # = alpha sign(P) on the support, at most alpha elsewhere, 0 on the diagonal
+    off = ~torch.eye(8, dtype=bool).expand_as(P)
+    torch.testing.assert_close(slack[~off], torch.zeros(24).double(), rtol=0, atol=1e-4)
+    torch.testing.assert_close(slack[off & (P != 0)], alpha * P.sign()[off & (P != 0)], rtol=0, atol=1e-4)
+    assert slack[off].abs().max() < alpha + 1e-4
+    theirs = sklearn_lasso(S[0].numpy(), alpha, tol=1e-7, enet_tol=1e-7, max_iter=500)[1]
+    np.testing.assert_allclose(P[0], theirs, atol=2e-3)
+
+
+def test_graphical_lasso_takes_batches_and_near_copies():
+    S = correlations(datasets.sp100().y["2020"].double())  # GOOG and GOOGL: correlation 0.997
+    w = graphical_lasso.from_moments(torch.stack([S, torch.eye(100).double()]), 0.05)
+    assert w.shape == (2, 4950)
+    assert (w[1] == 0).all()
+    assert 0.05 < (w[0] > 0).double().mean() < 0.5
+    with pytest.raises(ValueError, match="alpha=0"):
+        graphical_lasso.from_moments(S, 0)
+
+
+def test_best_penalty_is_neither_end():
+    X = np.random.default_rng(3).normal(size=(4, 40, 10)) @ (np.eye(10) + 0.8 * np.eye(10, k=1))
+    S = correlations(distances(standardised(X)))
+    assert graphical_lasso.best_penalty(S, S.roll(1, 0), (0.005, 0.05, 0.1, 0.9)) in (0.05, 0.1)
+
+
+def test_networks_are_trained_on_the_sizes_of_the_real_data():
+    sizes = datasets.sp100().companies.groupby("sector").size()
+    assert dict(SECTORS)["sizes"] == tuple(sizes)
+    assert real_world("l2g", "abide").n_nodes == len(datasets.abide().regions)
