@@ -173,7 +173,7 @@ def _spaced(places, gap):
     return isotonic_regression(np.asarray(places) - shift) + shift
 
 
-def block_heatmaps(graphs, labels, source, *, vmax=None, width=4.3, gap=2.6):
+def block_heatmaps(graphs, labels, source, *, vmax=None, width=4.3, gap=3.4):
     """Adjacency matrices side by side, nodes in blocks of equal `labels` (m,), which are named on the left."""
     sizes = [len(list(run)) for _, run in groupby(labels)]
     edges = np.cumsum([0, *sizes])
@@ -196,15 +196,25 @@ def sector_graph(w, names, labels, source, *, n_edges=220, seed=0):
     kept = np.where(np.sort(W[np.triu_indices(len(W), 1)])[-n_edges] <= W, W, 0)
     graph, labels = nx.from_numpy_array(kept), np.asarray(labels)
     colours = dict(zip(dict.fromkeys(labels), sns.color_palette("tab20", len(set(labels)))))
-    start = {k: 2 * np.array([np.cos(a), np.sin(a)]) for k, a in enumerate(np.linspace(0, 2 * np.pi, len(W)))}
-    layout = nx.spring_layout(graph, pos=start, seed=seed, k=0.32, iterations=120, weight=None)
-    figure, axis = plt.subplots(figsize=(11, 8))
+    angle, layout = 0.0, {}
+    for label in colours:  # every group on a circle of its own, those on a large one
+        members = np.flatnonzero(labels == label)
+        radius, angle = (
+            0.045 * np.sqrt(len(members) - 0.8),
+            angle + np.pi * (len(members) + 4) / (len(W) + 4 * len(colours)),
+        )
+        turn = 2 * np.pi * np.arange(len(members)) / len(members)
+        places = np.exp(1j * angle) + 1.6 * radius * np.exp(1j * turn)
+        layout |= {k: (z.real, z.imag) for k, z in zip(members, places)}
+        angle += np.pi * (len(members) + 4) / (len(W) + 4 * len(colours))
+    figure, axis = plt.subplots(figsize=(11.5, 9))
+    axis.set_aspect("equal")
     for within, colour in ((False, COLOURS["L2G"]), (True, "#555555")):
         part = [(i, j) for i, j in graph.edges if (labels[i] == labels[j]) == within]
         widths = [0.4 + 3 * kept[i, j] / kept.max() for i, j in part]
         nx.draw_networkx_edges(graph, layout, part, widths, colour, ax=axis, alpha=0.55)
     nodes = [colours[label] for label in labels]
-    nx.draw_networkx_nodes(graph, layout, ax=axis, node_size=330, node_color=nodes, edgecolors="white")
+    nx.draw_networkx_nodes(graph, layout, ax=axis, node_size=300, node_color=nodes, edgecolors="white")
     nx.draw_networkx_labels(graph, layout, dict(enumerate(names)), font_size=6, ax=axis)
     handles = [axis.scatter([], [], color=colour, label=label) for label, colour in colours.items()]
     axis.legend(handles=handles, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -219,7 +229,7 @@ def connectomes(graphs, regions, source, *, n_edges=60, vmax=None):
     names = list(dict.fromkeys(regions.network))
     nodes = [sns.color_palette("husl", len(names))[names.index(n)] for n in regions.network]
     vmax = vmax or max(float(w.max()) for w in graphs.values())
-    figure = plt.figure(figsize=(10, 3.1 * len(graphs)), layout="none")
+    figure = plt.figure(figsize=(10, 3.1 * len(graphs)))
     for row, (title, w) in enumerate(graphs.items()):
         W = np.asarray(to_matrix(torch.as_tensor(w)))
         cut = np.sort(W[np.triu_indices(len(W), 1)])[-n_edges]
@@ -229,6 +239,7 @@ def connectomes(graphs, regions, source, *, n_edges=60, vmax=None):
             edge_threshold=cut * (1 - 1e-9), display_mode="lzr", figure=figure, axes=place, colorbar=True,
         )  # fmt: skip
         figure.text(0.02, place[1] + place[3], title, weight="bold")
+    figure.set_layout_engine("none")
     figure.text(0.99, 0.005, f"Data: {source}", size=8, color="0.4", ha="right")
     return figure
 
@@ -249,5 +260,5 @@ def stability(panels, source):
         ("control", "o", "Unrolling"), ("autism", "o", "L2G"), ("the paper's", "x", None)
     ):  # fmt: skip
         axes[0, 0].plot([], [], marker, color=COLOURS.get(colour, "0.3"), label=label)
-    axes[0, 0].legend(loc="lower left")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return _signed(figure, source)

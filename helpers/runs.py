@@ -97,7 +97,7 @@ def real_world(model, data):
     """
     family, options, changes = {
         "sp100": ("SBM", (*WIDTH, ("correction", True)), dict(n_nodes=100, params=SECTORS, n_train=2000, epochs=30)),
-        "abide": ("ER", (), dict(n_nodes=39, params=SPARSE, epochs=60)),
+        "abide": ("ER", (), dict(n_nodes=39, params=SPARSE, epochs=40)),
     }[data]
     return Run(model, family, options=options if model == "l2g" else (), **changes)
 

@@ -7,14 +7,18 @@ import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
+import matplotlib.pyplot as plt
 import nibabel
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from matplotlib.text import Text
 from sklearn.covariance import graphical_lasso as sklearn_lasso
 
-from helpers import datasets
+from helpers import datasets, plots
 from helpers.datasets import DatasetError, download_prices, draws, log_returns, pooled, unit_scale
 from helpers.graphs import degrees, sample_graphs
 from helpers.rivals import graphical_lasso
@@ -23,6 +27,11 @@ from helpers.signals import correlations, distances, sample_distances, standardi
 
 RAW = Path(os.environ.get("L2G_RAW", "/nowhere"))
 needs_raw = pytest.mark.skipif(not (RAW / datasets.RECORDINGS).exists(), reason="L2G_RAW names no folder of raw data")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_windows():
+    plt.switch_backend("agg")
 
 
 @pytest.fixture(autouse=True)
@@ -420,3 +429,31 @@ def test_networks_are_trained_on_the_sizes_of_the_real_data():
     sizes = datasets.sp100().companies.groupby("sector").size()
     assert dict(SECTORS)["sizes"] == tuple(sizes)
     assert real_world("l2g", "abide").n_nodes == len(datasets.abide().regions)
+
+
+# --- figures -------------------------------------------------------------------------------------------------
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=12).map(sorted), st.floats(0.5, 5))
+def test_labels_are_spaced_in_order_and_moved_only_if_needed(places, gap):
+    moved = plots._spaced(places, gap)
+    assert (np.diff(moved) >= gap - 1e-9).all()
+    if (np.diff(places) >= gap).all():
+        np.testing.assert_allclose(moved, places, atol=1e-9)
+
+
+def test_every_figure_says_where_its_data_came_from():
+    w = torch.rand(10, generator=torch.Generator().manual_seed(0))
+    labels = ["a", "a", "b", "c", "c"]
+    regions = pd.DataFrame({"network": labels, "x": 9.0 * np.arange(5), "y": 0.0, "z": 5.0})
+    row = {"model": "L2G", "family": "control", "value": 0.5, "ci": 0.1, "marker": "o"}
+    figures = (
+        plots.block_heatmaps({"one": w, "two": w}, labels, "somewhere"),
+        plots.sector_graph(w, list("vwxyz"), labels, "somewhere", n_edges=6),
+        plots.connectomes({"one": w}, regions, "somewhere", n_edges=4),
+        plots.stability({"panel": pd.DataFrame([row])}, "somewhere"),
+    )
+    for figure in figures:
+        assert any("somewhere" in text.get_text() for text in figure.findobj(Text))
+        plt.close(figure)
