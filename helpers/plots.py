@@ -92,7 +92,7 @@ def recovery(ours, paper):
     families, models = ours.family.unique(), ours.model.unique()[::-1]
     place = {model: k for k, model in enumerate(models)}
     figure, axes = plt.subplots(
-        1, len(families), figsize=(3 * len(families) + 1.5, 0.27 * len(models) + 1), sharey=True
+        1, len(families), figsize=(3 * len(families) + 1.5, 0.27 * len(models) + 1), sharex=True, sharey=True
     )
     for axis, family in zip(axes, families, strict=True):
         for frame, marker, colour in ((ours, "o", COLOURS["Unrolling"]), (paper, "x", COLOURS["L2G"])):
