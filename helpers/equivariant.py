@@ -7,6 +7,7 @@ cancel: y -> c y gives w -> w / c. Inside, a batch is stored edges first, (E, B,
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -145,7 +146,7 @@ class EquivariantL2G(nn.Module):
         m = n_nodes(w.shape[-1])
         logit, weight = self._refine(*estimate, n[:, 0], edges(m, w.device), m)
         error = (logit.sigmoid() * weight - w).square().sum(-1) / w.square().sum(-1)
-        return error.log().mean() + binary_cross_entropy_with_logits(logit, (w > 0).to(logit))
+        return error.log().mean() + 10 * binary_cross_entropy_with_logits(logit, (w > 0).to(logit))
 
     def predict_pairs(self, x):
         """As `predict`, on what `sample_pairs` gives."""
@@ -161,21 +162,14 @@ class EquivariantL2G(nn.Module):
         The family "mixed" takes all families in turn, and N anew for each 16th of the graphs; m, anew each epoch, is
         the same for all of them, with fewer graphs where they are large.
         """
-        rng = np.random.default_rng((run.seed, SPLITS.index(split), epoch))
         parts = [run]
         if run.family == "mixed":
+            rng = np.random.default_rng((run.seed, SPLITS.index(split), epoch))
             m = int(log_uniform(rng, *SIZES)) if split == "train" else run.n_nodes
             n = max(16, int(n * min(1, (20 / m) ** 2)) // 16 * 16)
-            parts = [
-                replace(
-                    run,
-                    family=FAMILIES[k % 4],
-                    n_nodes=m,
-                    n_signals=int(log_uniform(rng, *SIGNALS)),
-                    seed=16 * run.seed + k,
-                )
-                for k in range(16)
-            ]
+            groups = enumerate(log_uniform(rng, *SIGNALS, 16).astype(int).tolist())
+            mix = partial(replace, run, n_nodes=m)
+            parts = [mix(family=FAMILIES[k % 4], n_signals=N, seed=16 * run.seed + k) for k, N in groups]
         pairs = [self._pairs(part, split, n // len(parts), epoch) for part in parts]
         return tuple(map(torch.cat, zip(*pairs, strict=True)))
 
