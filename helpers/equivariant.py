@@ -71,8 +71,8 @@ class EquivariantL2G(nn.Module):
     Parameters
     ----------
     n_rounds, width : of the message passing
-    likelihood, messages, signals : False takes one part away (for ablations): the likelihood's updates, the
-        exchange between edges, the knowledge of N
+    likelihood, messages, signals : False takes one part away (for ablations): the likelihood (1/y stands in for it),
+        the exchange between edges, the knowledge of N
     """
 
     def __init__(self, n_rounds=3, *, width=32, likelihood=True, messages=True, signals=True):
@@ -114,7 +114,8 @@ class EquivariantL2G(nn.Module):
     def _estimate(self, y, n_signals):
         """y (B, E) -> w, y, r (B, E) float64, y shrunk."""
         y = shrink(y.double(), n_signals)
-        return (w := likelihood(y, N_UPDATES if self.likelihood else 0))[0], y, w[1]
+        w, r = likelihood(y) if self.likelihood else (1 / y, resistances(1 / y))
+        return w, y, r
 
     def _refine(self, w, y, r, n_signals, edges, m):
         scale = 2 * w.sum(-1) / m  # mean degree: carries the unit of w
@@ -175,7 +176,8 @@ class EquivariantL2G(nn.Module):
 
     def _pairs(self, run, split, n, epoch):
         S, w = sample_split(run, split, n, epoch=epoch)
-        n_signals = torch.full((n,), float(run.n_signals), dtype=torch.float64)
+        S, w = S[w.any(-1)], w[w.any(-1)]  # an empty graph has no relative error
+        n_signals = torch.full(w.shape[:1], float(run.n_signals), dtype=torch.float64)
         estimate = self._estimate(covariance_distances(S), n_signals)
         return torch.stack([*estimate, n_signals[:, None].expand_as(w)], 1).float(), w
 

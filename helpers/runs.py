@@ -9,6 +9,7 @@ import argparse
 import contextlib
 from dataclasses import dataclass, fields
 from fnmatch import fnmatch
+from functools import partial
 
 from joblib import Parallel, delayed, parallel_config
 from tqdm.auto import tqdm
@@ -20,6 +21,7 @@ from .rivals.glad import NUMERICS
 N_LAYERS = (2, 5, 10, 15, 20, 30)  # of Figure 3b
 WIDTH = (("n_decoder", 200),)  # keeps the checkpoint of an L2G on 100 nodes under 10 MB
 SIGMA2 = tuple(float(f"1e{k}") for k in range(-4, 5))  # of Figure 2
+N_SIGNALS = (10, 30, 100, 300, 1000, 3000, 10_000)  # of notebook 09
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,14 @@ def deepgraph(family, protocol, epochs, decay=0.75, **options):
     )  # fmt: skip
 
 
+def equivariant(family, epochs=50, n_train=1024, **changes):
+    """EquivariantL2G on fresh graphs with shuffled ids; "mixed" has all families, many sizes, N of any order."""
+    return Run(
+        "equivariant", family, n_layers=3, n_train=n_train, n_val=256, shuffle=True, epochs=epochs, lr=3e-3,
+        decay=round(0.02 ** (1 / epochs), 3), stream=True, **changes,
+    )  # fmt: skip
+
+
 def _registry():
     runs = []
     for family in FAMILIES:
@@ -105,6 +115,9 @@ def _registry():
     runs += [deepgraph("sparse", "original", 13, 0.85, n_signals=35)]
     runs += [deepgraph("sparse", "original", 6)]
     runs += [deepgraph("sparse", "original", 13, 0.85, n_signals=35, n_nodes=39, batch_size=16)]
+    for n_signals in (n for n in N_SIGNALS if n != 3000):
+        runs += [model("BA", n_signals=n_signals, epochs=30) for model in (partial(Run, "unrolling"), l2g)]
+    runs += [equivariant(family) for family in (*FAMILIES, "mixed")]
     return {run.name: run for run in runs}
 
 
