@@ -14,11 +14,11 @@ import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, relu
 
-from .graphs import FAMILIES, degrees_adjoint, edges, n_nodes, to_matrix, to_vector
+from .graphs import FAMILIES, degrees, degrees_adjoint, edges, n_nodes, to_matrix, to_vector
 from .signals import SPLITS, covariance_distances, sample_split
 from .solvers import check_distances
 
-N_UPDATES = 10
+N_UPDATES, N_FEATURES = 10, 8
 SIZES, SIGNALS = (10, 100), (10, 10_000)  # what `mixed` learns from: nodes and signals, log-uniform
 CHUNK = 2_000_000  # entries of an edge state (E, B, features) that predict holds at once
 
@@ -78,7 +78,7 @@ class EquivariantL2G(nn.Module):
     def __init__(self, n_rounds=3, *, width=32, likelihood=True, messages=True, signals=True):
         super().__init__()
         self.width, self.likelihood, self.messages, self.signals = width, likelihood, messages, signals
-        self.embed = nn.Linear(7, width)
+        self.embed = nn.Linear(N_FEATURES, width)
         self.rounds = nn.ModuleList(Round(width, messages) for _ in range(n_rounds))
         self.edge = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
         self.size = nn.Sequential(nn.Linear(width + 1, width), nn.ReLU(), nn.Linear(width, 1))
@@ -118,26 +118,32 @@ class EquivariantL2G(nn.Module):
         return w, y, r
 
     def _refine(self, w, y, r, n_signals, edges, m):
-        scale = 2 * w.sum(-1) / m  # mean degree: carries the unit of w
-        x = self._features(w / scale[:, None], y * scale[:, None], r / y, n_signals).to(self.embed.weight)
-        a = (w / scale[:, None]).T.to(x)
-        h = self.embed(x)
+        n = n_signals[:, None] if self.signals else torch.full_like(w[:, :1], 1000.0)
+        d = degrees(w, edges, m)
+        z = w * (n / (d[:, edges[0]] * d[:, edges[1]] + w**2)).sqrt()  # over its error as of an inverse covariance
+        a = w * z**2 / (z**2 + 9)  # without most of the many small weights that are noise
+        scale = 2 * a.sum(-1, keepdim=True) / m  # mean degree: carries the unit of w
+        x = self._features(w / scale, y * scale, r / y, z, n).to(self.embed.weight)
+        a, h = (a / scale).T.to(x), self.embed(x)
+        d = degrees(a.T, edges, m).T
         for round in self.rounds:
-            h = round(h, a, edges, m)
+            h = round(h, a, d, edges)
         logit = self.edge(h)[..., 0]
         p = logit.sigmoid()
         typical = (p * a).sum(0) / p.sum(0).clamp_min(1e-6) if self.messages else torch.ones_like(a[0])
-        ratio = (a / typical).clamp_min(1e-4).log()
+        ratio = ((w / scale).T.to(x) / typical).clamp_min(1e-4).log()
         weight = typical * self.size(torch.cat([h, ratio[..., None]], -1))[..., 0].clamp(-5, 5).exp()
-        return logit.T, weight.T * scale[:, None].to(x)
+        return logit.T, weight.T * scale.to(x)
 
-    def _features(self, w, y, ratio, n_signals):
-        """Unit-free w, y, r/y (B, E) -> (E, B, 7); w r measures an edge that is in, 1 - r/y one that is out."""
-        root = (n_signals / 2).sqrt()[:, None] if self.signals else torch.full_like(w[:, :1], 10.0)
-        leverage, slack = (w * y * ratio).clamp_max(2), (1 - ratio).clamp(-3, 1)
+    def _features(self, w, y, ratio, z, n):
+        """Unit-free w, y, r/y, z (B, E), N (B, 1) -> (E, B, 8).
+
+        Whether an edge is in shows in w r and in z, whether it is out in 1 - r/y, each against its standard error.
+        """
+        leverage, slack, root = (w * y * ratio).clamp_max(2), (1 - ratio).clamp(-3, 1), (n / 2).sqrt()
         columns = [
             (w + 1e-5).log() / 3, y.log().clamp(-5, 5) / 3, leverage, slack,
-            (root * leverage).asinh(), (root * slack).asinh(), root.log().expand_as(w) / 3,
+            (root * leverage).asinh(), (root * slack).asinh(), z.asinh(), n.log().expand_as(w) / 6,
         ]  # fmt: skip
         return torch.stack([c.T for c in columns], -1)
 
@@ -185,23 +191,25 @@ class EquivariantL2G(nn.Module):
 class Round(nn.Module):
     """Edges tell their nodes, nodes tell their edges and the graph: h (E, B, F) -> (E, B, F).
 
-    Sums over neighbours are weighted by a (E, B), normalised to a mean degree of 1: their size does not depend on m.
+    A node takes the mean of what its edges tell, weighted by a (E, B), and knows the logarithm of its degree d (m, B):
+    nothing grows with the number of nodes or the size of a hub.
     """
 
     def __init__(self, width, messages=True):
         super().__init__()
         self.messages = messages
         self.tell = nn.Linear(width, width)
-        self.node = nn.Linear(2 * width, width)
+        self.node = nn.Linear(2 * width + 1, width)
         self.own = nn.Linear(width, width)
         self.out = nn.Linear(width, width)
 
-    def forward(self, h, a, edges, m):
+    def forward(self, h, a, d, edges):
         new = self.own(h)
         if self.messages:
             told = relu(self.tell(h)) * a[..., None]
-            node = told.new_zeros(m, *told.shape[1:]).index_add(0, edges[0], told).index_add(0, edges[1], told)
-            node = self.node(torch.cat([node, node.mean(0, keepdim=True).expand_as(node)], -1))
+            node = told.new_zeros(len(d), *told.shape[1:]).index_add(0, edges[0], told).index_add(0, edges[1], told)
+            node, log_d = node / d[..., None], d.log()[..., None]
+            node = self.node(torch.cat([node, node.mean(0, keepdim=True).expand_as(node), log_d], -1))
             new = new + node.index_select(0, edges[0]) + node.index_select(0, edges[1])
         return h + self.out(relu(new))
 

@@ -103,7 +103,7 @@ def recovery(ours, paper):
     return figure
 
 
-def sweep(frame, x, panels, looks, *, width=4.4, height=4.3):
+def sweep(frame, x, panels, looks, *, width=4.4, height=4.3, ncols=None):
     """Curves with 95 % bars over `x`: one panel a metric, {metric: axis settings}, one line a model, {model: format}.
 
     A variant in brackets has the colour of its model and open markers; what is no model, a reference, is grey.
@@ -118,7 +118,7 @@ def sweep(frame, x, panels, looks, *, width=4.4, height=4.3):
         axis.set(xscale="log", **settings)
         axis.minorticks_off()
         axis.grid(lw=0.4, alpha=0.5)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(looks))
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=ncols or len(looks))
     return figure
 
 

@@ -89,11 +89,19 @@ def deepgraph(family, protocol, epochs, decay=0.75, **options):
     )  # fmt: skip
 
 
-def equivariant(family, epochs=50, n_train=1024, **changes):
+ABLATIONS = {"full model": ()} | {  # of EquivariantL2G (mixed)
+    f"without {part}": ((option, False),)
+    for part, option in (("likelihood", "likelihood"), ("messages", "messages"), ("N", "signals"))
+}
+
+
+def equivariant(family, n_nodes=20, options=()):
     """EquivariantL2G on fresh graphs with shuffled ids; "mixed" has all families, many sizes, N of any order."""
+    epochs = 100 if family == "mixed" or n_nodes > 20 else 50
+    n_train, batch_size = (1024, 32) if n_nodes == 20 else (64, 8)
     return Run(
-        "equivariant", family, n_layers=3, n_train=n_train, n_val=256, shuffle=True, epochs=epochs, lr=3e-3,
-        decay=round(0.02 ** (1 / epochs), 3), stream=True, **changes,
+        "equivariant", family, n_nodes, n_layers=3, n_train=n_train, n_val=64, shuffle=True, epochs=epochs,
+        batch_size=batch_size, lr=3e-3, decay=round(0.02 ** (1 / epochs), 3), stream=True, options=options,
     )  # fmt: skip
 
 
@@ -119,7 +127,8 @@ def _registry():
     runs += [deepgraph("sparse", "original", 13, 0.85, n_signals=35, n_nodes=39, batch_size=16)]
     for n_signals in (n for n in N_SIGNALS if n != 3000):
         runs += [Run(model, "BA", n_signals=n_signals, epochs=30) for model in ("unrolling", "l2g")]
-    runs += [equivariant(family) for family in (*FAMILIES, "mixed")]
+    runs += [equivariant(family) for family in FAMILIES] + [equivariant("BA", n_nodes=100)]
+    runs += [equivariant("mixed", options=options) for options in ABLATIONS.values()]
     return {run.name: run for run in runs}
 
 
