@@ -21,6 +21,11 @@ def row(table, family, metric, model, values):
     return dict(zip(COLUMNS, (table, family, metric, model, value, ci), strict=True))
 
 
+def number(table, family, metric, model, value):
+    """One number of a table that is no mean over graphs, hence without an interval."""
+    return dict(zip(COLUMNS, (table, family, metric, model, float(value), float("nan")), strict=True))
+
+
 def write(name, rows):
     """Write data/results/<name>.csv, six significant digits; returns the table as a frame.
 
