@@ -21,9 +21,9 @@ def row(table, family, metric, model, values):
     return dict(zip(COLUMNS, (table, family, metric, model, value, ci), strict=True))
 
 
-def number(table, family, metric, model, value):
-    """One number of a table that is no mean over graphs, hence without an interval."""
-    return dict(zip(COLUMNS, (table, family, metric, model, float(value), float("nan")), strict=True))
+def single(table, family, metric, model, value):
+    """One number of a table that is no mean."""
+    return dict(zip(COLUMNS, (table, family, metric, model, value, float("nan")), strict=True))
 
 
 def write(name, rows):
