@@ -23,7 +23,7 @@ WIDTH = (
     ("correction", True),
 )  # on 50 and 100 nodes: small files; the graph passes beside the decoder
 SIGMA2 = tuple(float(f"1e{k}") for k in range(-4, 5))  # of Figure 2
-N_SIGNALS = (10, 100, 300, 1000, 3000, 10_000)  # of notebook 09
+N_SIGNALS = (10, 100, 300, 3000, 10_000)  # of notebook 09
 
 
 @dataclass(frozen=True)
