@@ -5,11 +5,16 @@ from itertools import pairwise
 import pytest
 import torch
 
+from helpers import benchmark
 from helpers.equivariant import EquivariantL2G, likelihood, resistances, shrink
-from helpers.graphs import edges, renumber, sample_graphs
-from helpers.runs import Run
+from helpers.graphs import FAMILIES, edges, renumber, sample_graphs
+from helpers.metrics import auc, calibration_error, gmse
+from helpers.runs import Run, equivariant
 from helpers.signals import covariance_distances, sample_distances, sample_split
 from helpers.solvers import laplacian_mle, mle_certificate
+from helpers.training import load
+
+SIZED = equivariant("BA", n_nodes=100), equivariant("BA")
 
 
 @pytest.fixture
@@ -143,3 +148,20 @@ def test_what_it_trains_on_is_what_it_predicts_from():
     )
     model.loss(x, w).backward()
     assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name, bound", [("family", 0.0035), ("mixed", 0.006)])
+def test_shipped_models_reach_their_targets(family, name, bound):
+    S, w = benchmark.test_set(family, shuffle=True)
+    model = load(equivariant(family if name == "family" else name))
+    probability, weight = model(covariance_distances(S), 3000)
+    assert gmse(probability * weight, w).mean() <= bound
+    assert auc(probability * weight, w).mean() > 0.9995
+    assert calibration_error(probability, w) <= 0.02
+
+
+def test_shipped_model_for_20_nodes_serves_100():
+    S, w = benchmark.test_set("BA", 16, shuffle=True, n_nodes=100)
+    there, here = (gmse(load(run).predict(covariance_distances(S)), w).mean() for run in SIZED)
+    assert here <= 1.5 * there
