@@ -7,9 +7,9 @@ import torch
 
 from .graphs import edges, n_nodes
 from .large import unroll
-from .runs import RUNS, Run, deepgraph, glad, unrolling_slow
+from .runs import RUNS, Run, deepgraph, equivariant, glad, unrolling_slow
 from .signals import covariance_distances, sample_split
-from .solvers import admm, grid_search, inverse_covariance, laplacian_mle, pds, safe_step
+from .solvers import admm, exact, grid_search, inverse_covariance, laplacian_mle, pds, safe_step
 from .training import load_or_train
 
 N_TEST = 64
@@ -96,6 +96,32 @@ def references():
         "Inverse covariance": inverse_covariance,
         "Laplacian maximum likelihood": lambda S: laplacian_mle(covariance_distances(S)),
     }
+
+
+def at_signals(n_signals, family="BA"):
+    """The methods of notebook 09 for data of `n_signals` signals.
+
+    PDS (its exact optimum) is tuned and the networks are trained on such data or, in brackets, on 3,000 signals;
+    EquivariantL2G is the one mixed model, told N.
+    """
+    alpha, beta = tuned(family, n_signals=n_signals)
+    usual = {"Unrolling": Run("unrolling", family), "L2G": Run("l2g", family)}
+    runs = {f"{name} (trained at 3,000)": run for name, run in usual.items()} | usual
+    if n_signals != 3000:
+        runs |= {name: replace(run, n_signals=n_signals, epochs=30) for name, run in usual.items()}
+    networks = {name: from_distances(load_or_train(RUNS[run.name]).predict) for name, run in runs.items()}
+    return {
+        "PDS": from_distances(partial(exact, alpha=alpha, beta=beta)),
+        "Laplacian maximum likelihood": references()["Laplacian maximum likelihood"],
+        **networks,
+        "EquivariantL2G": refined("mixed", n_signals),
+    }
+
+
+def refined(family, n_signals=3000):
+    """EquivariantL2G trained on one family, or on "mixed"."""
+    model = load_or_train(RUNS[equivariant(family).name])
+    return from_distances(partial(model.predict, n_signals=n_signals))
 
 
 def moved(n_nodes, family="BA"):
