@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 
-from .graphs import CHUNK, laplacian, n_nodes, sample_graphs, spawn, to_vector
+from .graphs import CHUNK, laplacian, n_nodes, sample_graphs, spawn, to_matrix, to_vector
 
 SPLITS = ("train", "val", "test")
 
@@ -27,6 +27,20 @@ def covariance_distances(S):
     """y_ij = S_ii + S_jj - 2 S_ij: (..., m, m) -> (..., E)."""
     d = S.diagonal(dim1=-2, dim2=-1)
     return to_vector(d[..., :, None] + d[..., None, :] - 2 * S).clamp_min(0)
+
+
+def standardised(X):
+    """Signals (..., n_signals, m), an array, with mean 0 and variance 1 at every node."""
+    X = np.asarray(X, dtype=np.float64)
+    spread = X.std(-2, keepdims=True)
+    if not (spread > 0).all():
+        raise ValueError(f"X has {int((spread == 0).sum())} constant signals: leave those nodes out")
+    return (X - X.mean(-2, keepdims=True)) / spread
+
+
+def correlations(y):
+    """Second moments of the standardised signals that have distances y, 1 - y/2: (..., E) -> (..., m, m)."""
+    return 1 - to_matrix(y) / 2
 
 
 def sample_signals(w, n_signals=3000, sigma2=1e-4, *, seed):
