@@ -124,7 +124,7 @@ class EquivariantL2G(nn.Module):
         scale = 2 * a.sum(-1, keepdim=True) / m  # mean degree: carries the unit of w
         x = self._features(w / scale, y * scale, r / y, z, n).to(self.embed.weight)
         a, h = (a / scale).T.to(x), self.embed(x)
-        d = degrees(a.T, edges, m).T
+        d = degrees(a.T, edges, m).T.clamp_min(1e-9)  # a node without candidates has no degree
         for round in self.rounds:
             h = round(h, a, d, edges)
         logit = self.edge(h)[..., 0]

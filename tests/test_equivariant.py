@@ -118,6 +118,12 @@ def test_two_copies_on_an_edge_list_are_answered_as_one(model):
         torch.testing.assert_close(ours, theirs.repeat(1, 2))
 
 
+def test_a_node_without_candidates_and_weights_of_zero_do_no_harm(model):
+    w, r, y, n = estimate()
+    w = torch.where(w < w.median(), 0, w)
+    assert all(t.isfinite().all() for t in model.refine(w, y, r, n, edges(12), 13))
+
+
 def test_without_signals_n_is_not_seen():
     torch.manual_seed(0)
     w, r, y, n = estimate()
