@@ -357,19 +357,6 @@ def test_recall_counts_the_chosen_edges_only():
     assert metrics.recall(w_hat, w, 0.5, among=w_hat < 0.05).item() == 0
 
 
-def test_calibration_error_of_known_probabilities():
-    generator = torch.Generator().manual_seed(0)
-    p = torch.rand(50, 2000, generator=generator, dtype=torch.float64)
-    edge = (torch.rand(p.shape, generator=generator, dtype=p.dtype) < p).double()
-    assert metrics.calibration_error(p, edge) < 0.01
-    assert metrics.calibration_error(edge, edge) == 0
-    assert metrics.calibration_error(p**2, edge) == pytest.approx(1 / 6, abs=0.01)  # mean of p - p^2
-    mean, share, count = metrics.calibration(torch.tensor([[0.1, 0.1, 1.0]]), torch.tensor([[0.0, 1.0, 1.0]]))
-    assert count.tolist() == [2, 1] and share.tolist() == [0.5, 1] and mean.tolist() == pytest.approx([0.1, 1])
-    with pytest.raises(ValueError, match="probability"):
-        metrics.calibration(2 * p, edge)
-
-
 # --- known groups of nodes, known groups of graphs ----------------------------------------------------------
 
 
@@ -406,3 +393,16 @@ def test_permutation_test_finds_a_shift_keeps_its_level_and_looks_within_strata(
     p = [metrics.permutation_test(rng.normal(size=(30, 1)), rng.random(30) < 0.5, np.zeros(30), seed=k, n=99).p[0]
          for k in range(200)]  # fmt: skip
     assert abs(np.mean(np.array(p) <= 0.2) - 0.2) < 0.09  # three standard errors
+
+
+def test_calibration_error_of_known_probabilities():
+    generator = torch.Generator().manual_seed(0)
+    p = torch.rand(50, 2000, generator=generator, dtype=torch.float64)
+    edge = (torch.rand(p.shape, generator=generator, dtype=p.dtype) < p).double()
+    assert metrics.calibration_error(p, edge) < 0.01
+    assert metrics.calibration_error(edge, edge) == 0
+    assert metrics.calibration_error(p**2, edge) == pytest.approx(1 / 6, abs=0.01)  # mean of p - p^2
+    mean, share, count = metrics.calibration(torch.tensor([[0.1, 0.1, 1.0]]), torch.tensor([[0.0, 1.0, 1.0]]))
+    assert count.tolist() == [2, 1] and share.tolist() == [0.5, 1] and mean.tolist() == pytest.approx([0.1, 1])
+    with pytest.raises(ValueError, match="probability"):
+        metrics.calibration(2 * p, edge)
