@@ -110,12 +110,19 @@ def test_edges_may_come_in_any_order(model):
 
 
 def test_two_copies_on_an_edge_list_are_answered_as_one(model):
-    """Nothing grows with the number of nodes; pairs that are no candidates do not exist."""
+    """Nothing grows with the number of nodes; pairs that are no candidates do not exist.."""
     w, r, y, n = estimate()
     twice = torch.cat([edges(12), edges(12) + 12], 1)
-    listed = model.refine(*(t.repeat(1, 2) for t in (w, y, r)), n, twice, 24)
-    for ours, theirs in zip(listed, model.refine(w, y, r, n, edges(12), 12), strict=True):
-        torch.testing.assert_close(ours, theirs.repeat(1, 2))
+    p2, w2 = model.refine(*(t.repeat(1, 2) for t in (w, y, r)), n, twice, 24)
+    p1, w1 = model.refine(w, y, r, n, edges(12), 12)
+    torch.testing.assert_close(p2, p1.repeat(1, 2))
+    torch.testing.assert_close(w2 / w1.repeat(1, 2), torch.full_like(w2, 23 / 22), rtol=1e-3, atol=0)
+
+
+def test_a_node_without_candidates_and_weights_of_zero_do_no_harm(model):
+    w, r, y, n = estimate()
+    w = torch.where(w < w.median(), 0, w)
+    assert all(t.isfinite().all() for t in model.refine(w, y, r, n, edges(12), 13))
 
 
 def test_without_signals_n_is_not_seen():
