@@ -324,10 +324,10 @@ def _conjugate_gradients(A, B, scale, tol):
 
 
 def estimate_memory(n_nodes, n_signals, n_candidates):
-    """Bytes that `candidate_edges` and `learn_edges` hold at their peak, beside X itself; an upper estimate.
+    """Bytes that X in float32, `candidate_edges` and `learn_edges` hold at their peak; an upper estimate.
 
-    The search holds the points twice (as centred copy and in the index of faiss) and the neighbours of each; the
+    The search holds the points three times (X, centred, and in the index of faiss) and the neighbours of each; the
     solver some ten numbers a candidate edge, of which there are at most n_nodes * n_candidates.
     """
-    search = n_nodes * (2 * 4 * n_signals + 12 * (n_candidates + 1))
+    search = n_nodes * (3 * 4 * n_signals + 12 * (n_candidates + 1))
     return search + n_nodes * n_candidates * 8 * 10
