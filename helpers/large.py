@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.neighbors import NearestNeighbors
 from torch.nn.functional import leaky_relu
 
-from .graphs import degrees, degrees_adjoint
+from .graphs import degrees, degrees_adjoint, spawn
 from .kernels import dual_newton, mean_squared_differences
 from .solvers import Certificate, _warn, certificate, check_problem, pds_step
 
@@ -318,6 +318,21 @@ def _conjugate_gradients(A, B, scale, tol):
         P = scale * R + new / np.maximum(rr, 1e-300) * P
         rr = new
     return X
+
+
+def likelihood(y, edges, n_nodes, *, n_updates=60, n_probes=64, seed=0):
+    """`solvers.laplacian_mle` on candidates, roughly: w > 0 and its effective resistances r, each (E,).
+
+    `n_updates` of w <- w r / y, each of which increases the likelihood; r is sketched with new probes every time. The
+    solution has r <= y, and r = y where w > 0; small weights vanish only slowly.
+    """
+    y, edges = _check(y, edges, n_nodes)
+    if not (y > 0).all():
+        raise ValueError("y has a zero: for two nodes that always agree the most likely weight is infinite")
+    w, seeds = (n_nodes - 1) / (len(y) * y), spawn(seed, n_updates + 1)
+    for child in seeds[1:]:
+        w = w * effective_resistances(w, edges, n_nodes, n_probes=n_probes, seed=child) / y
+    return w, effective_resistances(w, edges, n_nodes, n_probes=n_probes, seed=seeds[0])
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ COLOURS = {  # one colour a method, in every figure
     "L2G": "#d1495b",
     "Inverse covariance": "#b5b56b",
     "Laplacian maximum likelihood": "#3a7d44",
+    "k-NN": "#8c8c8c",
+    "learned": "#d1495b",
 }
 
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from helpers import graphs, large, metrics, scaling, solvers, training
 from helpers.models import Unrolling
 from helpers.runs import RUNS
-from helpers.signals import covariance_distances, distances, sample_split
+from helpers.signals import covariance_distances, distances, sample_distances, sample_split
 
 
 def signals(m, n=32, seed=0, dtype=np.float64):
@@ -266,6 +266,18 @@ def test_effective_resistances_by_hand():
     torch.testing.assert_close(r[:3], torch.full((3,), 2 / 3, dtype=torch.float64), rtol=0.05, atol=0)
     torch.testing.assert_close(r[3], torch.tensor(0.25, dtype=torch.float64))
     assert r[4].isinf()
+
+
+def test_likelihood_approaches_the_dense_solution():
+    w = graphs.sample_graphs("WS", 1, 30, seed=3, dtype=torch.float64)
+    y = sample_distances(w, seed=4)
+    dense = solvers.laplacian_mle(y)[0]
+    close, r = large.likelihood(y[0], graphs.edges(30), 30, n_updates=200)
+    assert metrics.gmse(close, dense) < 0.01
+    on = dense > 0.05
+    torch.testing.assert_close(r[on], y[0][on], rtol=0.2, atol=0)
+    with pytest.raises(ValueError, match="y has a zero"):
+        large.likelihood(y[0] * (y[0] > y[0].min()), graphs.edges(30), 30)
 
 
 def test_memory_estimate_grows_linearly():
