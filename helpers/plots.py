@@ -25,6 +25,8 @@ COLOURS = {  # one colour a method, in every figure
     "Inverse covariance": "#b5b56b",
     "Laplacian maximum likelihood": "#3a7d44",
     "EquivariantL2G": "#e08214",
+    "k-NN": "#8c8c8c",
+    "learned": "#d1495b",
 }
 
 
