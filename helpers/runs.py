@@ -23,7 +23,7 @@ WIDTH = (("n_decoder", 50), ("correction", True))
 SECTORS = (("sizes", (9, 10, 11, 6, 15, 15, 12, 15, 1, 2, 4)), ("p_out", 0.05))  # SBM like the S&P 100's sectors
 SPARSE = (("p", 0.1),)  # ER as sparse as the text says, for brains
 SIGMA2 = tuple(float(f"1e{k}") for k in range(-4, 5))  # of Figure 2
-N_SIGNALS = (10, 100, 300, 3000, 10_000)  # of notebook 09
+N_SIGNALS = (10, 30, 100, 300, 1000, 3000, 10_000)  # of notebook 09
 
 
 @dataclass(frozen=True)
