@@ -22,6 +22,7 @@ from safetensors.torch import save as tensors_to_bytes
 from tqdm.auto import tqdm
 
 from . import paths
+from .equivariant import EquivariantL2G
 from .metrics import gmse
 from .models import L2G, Unrolling
 from .rivals.deepgraph import DeepGraph
@@ -59,7 +60,12 @@ def _deepgraph(run, **options):
     return DeepGraph(run.n_nodes, run.n_layers, **options)
 
 
+def _equivariant(run, **options):
+    return EquivariantL2G(run.n_layers, **options)
+
+
 MODELS = {"unrolling": _unrolling, "recurrent": _recurrent, "l2g": _l2g, "glad": _glad, "deepgraph": _deepgraph}
+MODELS |= {"equivariant": _equivariant}
 
 
 def build(run):
@@ -118,7 +124,7 @@ def fit(run, *, folder=None, device="cpu", progress=True, retrain=False):
                 if run.stream and epoch > 0:
                     train = _to(device, sample(run, "train", run.n_train, epoch=epoch))
                 loss = _train_epoch(run, model, optimiser, train, epoch)
-                error = gmse(model.predict(val[0]), val[1]).mean().item()
+                error = gmse(getattr(model, "predict_pairs", model.predict)(val[0]), val[1]).mean().item()
                 history.append({"loss": loss, "val_gmse": error, "seconds": round(time.perf_counter() - start, 4)})
                 if error <= min(x["val_gmse"] for x in history):
                     best = {name: t.clone() for name, t in model.state_dict().items()}

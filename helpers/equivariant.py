@@ -1,0 +1,214 @@
+"""Our own estimator: maximum likelihood, then permutation-equivariant refinement (the paper has no such model).
+
+    y, N ──► likelihood: w, r ──► refine: edge-node message passing ──► probability and weight of every edge
+
+Nodes enter by sums only, so renumbering them renumbers the answer and the same weights fit any number of nodes. Units
+cancel: y -> c y gives w -> w / c. Inside, a batch is stored edges first, (E, B, features).
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits, relu
+
+from .graphs import FAMILIES, degrees_adjoint, edges, n_nodes, to_matrix, to_vector
+from .signals import SPLITS, covariance_distances, sample_split
+from .solvers import check_distances
+
+N_UPDATES = 10
+SIZES, SIGNALS = (10, 100), (10, 10_000)  # what `mixed` learns from: nodes and signals, log-uniform
+CHUNK = 2_000_000  # entries of an edge state (E, B, features) that predict holds at once
+
+
+# --- likelihood ----------------------------------------------------------------------------------------------------
+
+
+def shrink(y, n_signals):
+    """y + h/N, h the harmonic mean of the distances: (..., E) -> (..., E).
+
+    To add c to every distance is to add c/2 I to the covariance: like one more signal, white and of the size of the
+    near distances. It keeps the likelihood bounded for N < m and for nodes that always agree, and fades as 1/N.
+    """
+    inverse = torch.where(y > 0, 1 / y.clamp_min(torch.finfo(y.dtype).tiny), 0)
+    h = (y > 0).sum(-1, keepdim=True) / inverse.sum(-1, keepdim=True).clamp_min(torch.finfo(y.dtype).tiny)
+    return y + h / torch.as_tensor(n_signals).to(y)[..., None]
+
+
+def resistances(w):
+    """Effective resistances r_ij = b' (L + 11'/m)^-1 b of graphs with weights w > 0: (..., E) -> (..., E)."""
+    W = to_matrix(w)
+    Sigma = torch.linalg.inv(torch.diag_embed(W.sum(-1)) - W + 1 / W.shape[-1])
+    return degrees_adjoint(Sigma.diagonal(dim1=-2, dim2=-1)) - 2 * to_vector(Sigma)
+
+
+@torch.no_grad()
+def likelihood(y, n_updates=N_UPDATES):
+    """Approximate Laplacian maximum likelihood and its resistances: y > 0 (..., E) -> w > 0 and r, each (..., E).
+
+    From the clipped inverse covariance, `n_updates` of w <- w r/y. In x = w y this is Titterington's update for
+    D-optimal designs: it keeps w'y = m - 1 and never decreases logdet. Float64 inside.
+    """
+    m, y = n_nodes(y.shape[-1]), y.double()
+    unit = y.median(-1, keepdim=True).values
+    y = y / unit
+    Y = to_matrix(y)
+    S = -0.5 * (Y - Y.mean(-1, keepdim=True) - Y.mean(-2, keepdim=True) + Y.mean((-2, -1), keepdim=True))
+    w = torch.maximum(1 / m - to_vector(torch.linalg.inv(S + 1 / m)), 0.01 / (m * y))
+    for _ in range(n_updates):
+        w = w * resistances(w) / y
+    return w / unit, resistances(w) * unit
+
+
+# --- model ---------------------------------------------------------------------------------------------------------
+
+
+class EquivariantL2G(nn.Module):
+    """y (..., E) and the number of signals N -> probability and weight of every edge, for any number of nodes.
+
+    Parameters
+    ----------
+    n_rounds, width : of the message passing
+    likelihood, messages, signals : False takes one part away (for ablations): the likelihood's updates, the
+        exchange between edges, the knowledge of N
+    """
+
+    def __init__(self, n_rounds=3, *, width=32, likelihood=True, messages=True, signals=True):
+        super().__init__()
+        self.width, self.likelihood, self.messages, self.signals = width, likelihood, messages, signals
+        self.embed = nn.Linear(7, width)
+        self.rounds = nn.ModuleList(Round(width, messages) for _ in range(n_rounds))
+        self.edge = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+        self.size = nn.Sequential(nn.Linear(width + 1, width), nn.ReLU(), nn.Linear(width, 1))
+
+    def forward(self, y, n_signals):
+        """y (..., E), n_signals a number or (...) -> probability, weight, each (..., E)."""
+        y = check_distances(y)
+        n = torch.as_tensor(n_signals, dtype=torch.float64, device=y.device).expand(y.shape[:-1]).reshape(-1)
+        if not (n >= 1).all():
+            raise ValueError(f"n_signals={n_signals}: at least 1 signal is needed")
+        w, flat, r = self._estimate(y.reshape(-1, y.shape[-1]), n)
+        m = n_nodes(y.shape[-1])
+        step = max(1, CHUNK // (self.width * y.shape[-1])) if not torch.is_grad_enabled() else len(flat)
+        parts = zip(*(t.split(step) for t in (w, flat, r, n)), strict=True)
+        answer = [self.refine(*part, edges(m, y.device), m) for part in parts]
+        return tuple(torch.cat(t).reshape(y.shape).to(y.dtype) for t in zip(*answer, strict=True))
+
+    def predict(self, y, n_signals=3000):
+        """The expected weights, probability x weight: y (..., E) -> w (..., E), non-negative."""
+        with torch.no_grad():
+            probability, weight = self(y, n_signals)
+        return probability * weight
+
+    def refine(self, w, y, r, n_signals, edges, n_nodes):
+        """Probability and weight (B, E) from an estimate and its resistances, w, y, r (B, E), n_signals (B,).
+
+        `edges` (2, E) may be any list of candidate edges among `n_nodes` nodes, and (w, r) any estimate on it that is
+        near the likelihood's.
+        """
+        logit, weight = self._refine(w, y, r, n_signals, edges, n_nodes)
+        return logit.sigmoid(), weight
+
+    def _estimate(self, y, n_signals):
+        """y (B, E) -> w, y, r (B, E) float64, y shrunk."""
+        y = shrink(y.double(), n_signals)
+        return (w := likelihood(y, N_UPDATES if self.likelihood else 0))[0], y, w[1]
+
+    def _refine(self, w, y, r, n_signals, edges, m):
+        scale = 2 * w.sum(-1) / m  # mean degree: carries the unit of w
+        x = self._features(w / scale[:, None], y * scale[:, None], r / y, n_signals).to(self.embed.weight)
+        a = (w / scale[:, None]).T.to(x)
+        h = self.embed(x)
+        for round in self.rounds:
+            h = round(h, a, edges, m)
+        logit = self.edge(h)[..., 0]
+        p = logit.sigmoid()
+        typical = (p * a).sum(0) / p.sum(0).clamp_min(1e-6) if self.messages else torch.ones_like(a[0])
+        ratio = (a / typical).clamp_min(1e-4).log()
+        weight = typical * self.size(torch.cat([h, ratio[..., None]], -1))[..., 0].clamp(-5, 5).exp()
+        return logit.T, weight.T * scale[:, None].to(x)
+
+    def _features(self, w, y, ratio, n_signals):
+        """Unit-free w, y, r/y (B, E) -> (E, B, 7); w r measures an edge that is in, 1 - r/y one that is out."""
+        root = (n_signals / 2).sqrt()[:, None] if self.signals else torch.full_like(w[:, :1], 10.0)
+        leverage, slack = (w * y * ratio).clamp_max(2), (1 - ratio).clamp(-3, 1)
+        columns = [
+            (w + 1e-5).log() / 3, y.log().clamp(-5, 5) / 3, leverage, slack,
+            (root * leverage).asinh(), (root * slack).asinh(), root.log().expand_as(w) / 3,
+        ]  # fmt: skip
+        return torch.stack([c.T for c in columns], -1)
+
+    def loss(self, x, w, generator=None):
+        """Mean log GMSE of probability x weight, and cross-entropy of the probabilities; see `sample_pairs`."""
+        *estimate, n = x.unbind(1)
+        m = n_nodes(w.shape[-1])
+        logit, weight = self._refine(*estimate, n[:, 0], edges(m, w.device), m)
+        error = (logit.sigmoid() * weight - w).square().sum(-1) / w.square().sum(-1)
+        return error.log().mean() + binary_cross_entropy_with_logits(logit, (w > 0).to(logit))
+
+    def predict_pairs(self, x):
+        """As `predict`, on what `sample_pairs` gives."""
+        *estimate, n = x.unbind(1)
+        m = n_nodes(x.shape[-1])
+        with torch.no_grad():
+            probability, weight = self.refine(*estimate, n[:, 0], edges(m, x.device), m)
+        return probability * weight
+
+    def sample_pairs(self, run, split, n, *, epoch=0):
+        """Estimates (n, 4, E), rows w, y, r, N, and graphs (n, E), both float32.
+
+        The family "mixed" takes all families in turn, and N anew for each 16th of the graphs; m, anew each epoch, is
+        the same for all of them, with fewer graphs where they are large.
+        """
+        rng = np.random.default_rng((run.seed, SPLITS.index(split), epoch))
+        parts = [run]
+        if run.family == "mixed":
+            m = int(log_uniform(rng, *SIZES)) if split == "train" else run.n_nodes
+            n = max(16, int(n * min(1, (20 / m) ** 2)) // 16 * 16)
+            parts = [
+                replace(
+                    run,
+                    family=FAMILIES[k % 4],
+                    n_nodes=m,
+                    n_signals=int(log_uniform(rng, *SIGNALS)),
+                    seed=16 * run.seed + k,
+                )
+                for k in range(16)
+            ]
+        pairs = [self._pairs(part, split, n // len(parts), epoch) for part in parts]
+        return tuple(map(torch.cat, zip(*pairs, strict=True)))
+
+    def _pairs(self, run, split, n, epoch):
+        S, w = sample_split(run, split, n, epoch=epoch)
+        n_signals = torch.full((n,), float(run.n_signals), dtype=torch.float64)
+        estimate = self._estimate(covariance_distances(S), n_signals)
+        return torch.stack([*estimate, n_signals[:, None].expand_as(w)], 1).float(), w
+
+
+class Round(nn.Module):
+    """Edges tell their nodes, nodes tell their edges and the graph: h (E, B, F) -> (E, B, F).
+
+    Sums over neighbours are weighted by a (E, B), normalised to a mean degree of 1: their size does not depend on m.
+    """
+
+    def __init__(self, width, messages=True):
+        super().__init__()
+        self.messages = messages
+        self.tell = nn.Linear(width, width)
+        self.node = nn.Linear(2 * width, width)
+        self.own = nn.Linear(width, width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, h, a, edges, m):
+        new = self.own(h)
+        if self.messages:
+            told = relu(self.tell(h)) * a[..., None]
+            node = told.new_zeros(m, *told.shape[1:]).index_add(0, edges[0], told).index_add(0, edges[1], told)
+            node = self.node(torch.cat([node, node.mean(0, keepdim=True).expand_as(node)], -1))
+            new = new + node.index_select(0, edges[0]) + node.index_select(0, edges[1])
+        return h + self.out(relu(new))
+
+
+def log_uniform(rng, low, high, size=None):
+    return np.exp(rng.uniform(np.log(low), np.log(high), size))

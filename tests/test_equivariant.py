@@ -1,0 +1,90 @@
+"""The equivariant estimator: symmetries exactly, likelihood against the exact solver, shapes, faults."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from helpers.equivariant import EquivariantL2G, likelihood, resistances, shrink
+from helpers.graphs import renumber, sample_graphs
+from helpers.signals import sample_distances
+from helpers.solvers import laplacian_mle, mle_certificate
+
+
+@pytest.fixture
+def model():
+    """An untrained model in float64; random output layers, so that nothing is symmetric by being constant."""
+    torch.manual_seed(0)
+    return EquivariantL2G().double().eval()
+
+
+def distances(m=12, n=3, n_signals=100, family="ER"):
+    return sample_distances(sample_graphs(family, n, m, seed=1, dtype=torch.float64), n_signals, seed=2)
+
+
+@pytest.mark.parametrize("n_signals", [5, 3000])
+def test_renumbered_nodes_give_the_renumbered_answer(model, n_signals):
+    y, order = distances(n_signals=n_signals), torch.randperm(12, generator=torch.Generator().manual_seed(3))
+    for ours, theirs in zip(model(renumber(y, order), n_signals), model(y, n_signals), strict=True):
+        torch.testing.assert_close(ours, renumber(theirs, order), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e3])
+def test_units_do_not_matter(model, unit):
+    y = distances()
+    (p, w), (p_unit, w_unit) = model(y, 100), model(unit * y, 100)
+    torch.testing.assert_close(p_unit, p, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(unit * w_unit, w, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("m", [3, 10, 33])
+def test_any_size_any_batch_shape(model, m):
+    y = distances(m, 6).reshape(2, 3, -1)
+    p, w = model(y, 100)
+    assert p.shape == w.shape == y.shape
+    assert ((p >= 0) & (p <= 1)).all() and (w >= 0).all()
+    torch.testing.assert_close(model.predict(y, 100), p * w)
+    alone = torch.stack([model.predict(row, 100) for row in y.flatten(0, 1)]).reshape(y.shape)
+    torch.testing.assert_close(alone, p * w, rtol=1e-9, atol=1e-12)
+
+
+def test_each_graph_may_have_its_own_number_of_signals(model):
+    y, n = distances(), torch.tensor([10, 100, 1000])
+    alone = torch.stack([model.predict(row, int(k)) for row, k in zip(y, n, strict=True)])
+    torch.testing.assert_close(model.predict(y, n), alone)
+    assert not torch.allclose(model.predict(y, 10), model.predict(y, 1000))
+
+
+def test_float32_in_float32_out():
+    y = distances().float()
+    w = EquivariantL2G().predict(y)
+    assert w.dtype == torch.float32 and w.isfinite().all() and (w >= 0).all()
+
+
+def test_likelihood_updates_keep_the_budget_and_approach_the_maximum():
+    y = distances(n_signals=400)
+    best = mle_certificate(laplacian_mle(y), y).primal
+    values = [mle_certificate(likelihood(y, k)[0], y).primal - best for k in (1, 5, 25, 400)]
+    assert all((later < earlier).all() for earlier, later in pairwise(values))
+    assert (values[-1] < 1e-3).all()
+    torch.testing.assert_close((likelihood(y, 3)[0] * y).sum(-1), torch.full((3,), 11.0, dtype=y.dtype))
+
+
+def test_resistances_of_a_path_add_up():
+    w = torch.tensor([2.0, 1e-14, 4.0], dtype=torch.float64)  # 0-1, 0-2, 1-2
+    torch.testing.assert_close(resistances(w), torch.tensor([0.5, 0.75, 0.25], dtype=torch.float64))
+
+
+def test_few_signals_and_equal_nodes_are_shrunk_not_infinite(model):
+    y = distances(n_signals=2)
+    y[0, 0] = 0.0  # two nodes that always agree
+    assert (shrink(y, 2) > 0).all()
+    assert all(t.isfinite().all() for t in model(y, 2))
+
+
+def test_bad_input_is_named(model):
+    y = distances()
+    with pytest.raises(ValueError, match="n_signals"):
+        model.predict(y, 0)
+    with pytest.raises(ValueError, match="y "):
+        model.predict(torch.full_like(y, torch.nan), 100)
