@@ -25,14 +25,15 @@ BLOCK = 2**18  # matrix entries worked on at a time: larger batches are cut so t
 # --- input ------------------------------------------------------------------------------------------------
 
 
-def check_distances(y):
-    """`y` (..., E) as a floating tensor, or ValueError: E = m(m-1)/2, m >= 3, finite, >= 0, not all zero."""
+def check_distances(y, edges=None):
+    """`y` (..., E) as a floating tensor, or ValueError: finite, >= 0, not all zero; without `edges`, E = m(m-1)/2."""
     y = torch.as_tensor(y)
     if not y.is_floating_point():
         y = y.to(torch.get_default_dtype())
     if y.ndim < 1:
         raise ValueError(f"y={y.item()}: a half-vector (..., m(m-1)/2) of distances is needed")
-    n_nodes(y.shape[-1])
+    if edges is None:
+        n_nodes(y.shape[-1])
     if not torch.isfinite(y).all():
         raise ValueError("y contains NaN or infinite values: finite squared distances are needed")
     if (y < 0).any():
@@ -42,9 +43,9 @@ def check_distances(y):
     return y
 
 
-def check_problem(y, alpha, beta):
+def check_problem(y, alpha, beta, edges=None):
     """Checked `y`, `alpha`, `beta` as tensors of one device, dtype and leading shape."""
-    y = check_distances(y)
+    y = check_distances(y, edges)
     alpha, beta = _positive(y, alpha=alpha), _positive(y, beta=beta)
     try:
         lead = torch.broadcast_shapes(y.shape[:-1], alpha.shape, beta.shape)
@@ -81,13 +82,14 @@ class Certificate(NamedTuple):
 
 
 @torch.no_grad()
-def certificate(w, y, alpha=1.0, beta=1.0, *, dual=None):
+def certificate(w, y, alpha=1.0, beta=1.0, *, dual=None, edges=None, n_nodes=None):
     """Primal and dual value of Eq. (4), relative duality gap and KKT residual of any iterate.
 
     Parameters
     ----------
     w : (..., E). A negative weight or an isolated node (log 0) is infeasible: primal, gap, kkt are infinite.
     dual : (..., m), positive; None takes lambda = alpha / (D w), the dual point that belongs to w.
+    edges : (2, E) candidates among `n_nodes`, for the problem restricted to them; None is the complete graph.
 
     Returns
     -------
@@ -101,11 +103,11 @@ def certificate(w, y, alpha=1.0, beta=1.0, *, dual=None):
     by alpha m, its natural unit: 2 w'y + 2 beta ||w||^2 = alpha m at the optimum. `kkt` is the residual
     max |min(w, 2y + 2 beta w - D'lambda)|.
     """
-    y, alpha, beta = check_problem(torch.as_tensor(y).double(), alpha, beta)
+    y, alpha, beta = check_problem(torch.as_tensor(y).double(), alpha, beta, edges)
     w, alpha, beta = torch.as_tensor(w).to(y), alpha[..., None], beta[..., None]
-    d = degrees(w)
+    d = degrees(w, edges, n_nodes)
     lam = alpha / d if dual is None else torch.as_tensor(dual).to(y)
-    s, u = degrees_adjoint(lam) - 2 * y, lam * d / alpha
+    s, u = degrees_adjoint(lam, edges) - 2 * y, lam * d / alpha
     feasible = (w >= 0).all(-1) & (d > 0).all(-1) & (lam > 0).all(-1)
     primal = (2 * w * y + beta * w * w).sum(-1) - (alpha * d.log()).sum(-1)
     lower = (alpha * (1 + (lam / alpha).log())).sum(-1) - (s.relu() ** 2 / (4 * beta)).sum(-1)
