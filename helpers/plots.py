@@ -139,3 +139,27 @@ def convergence(frame, panels, *, width=4.4, height=3.7, rows=1):
         axis.set(yscale="log", **settings)
         axis.grid(lw=0.4, alpha=0.5)
     return figure
+
+
+def network(graph, *, axis=None, positions=None, labels=None, seed=0):
+    """A `networkx.Graph`: width is weight, and an edge is the fainter the less probable it is.
+
+    positions : {node: (x, y)}; None puts connected nodes close to each other, starting from `seed`
+    labels : write the nodes' names; None does for up to 50 nodes
+    """
+    axis = plt.subplots(figsize=(6, 5))[1] if axis is None else axis
+    if positions is None:
+        positions = nx.spring_layout(graph, seed=seed, k=1.6 / len(graph) ** 0.5, weight=None)
+    data = [d for *_, d in graph.edges(data=True)]
+    widths = np.array([d["weight"] for d in data])
+    alpha = [d.get("probability", 1.0) for d in data]
+    if data:
+        widths = 0.5 + 2.5 * widths / widths.max()
+        nx.draw_networkx_edges(graph, positions, ax=axis, width=widths, alpha=alpha, edge_color="#444444")
+    nx.draw_networkx_nodes(graph, positions, ax=axis, node_size=35, node_color=COLOURS["L2G"], edgecolors="white")
+    if len(graph) <= 50 if labels is None else labels:
+        for node, place in positions.items():
+            axis.annotate(node, place, (0, 5), textcoords="offset points", ha="center", fontsize=8)
+    axis.margins(0.08)
+    axis.axis("off")
+    return axis.figure
