@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from .graphs import n_nodes
-from .runs import RUNS, Run, deepgraph, glad, l2g
+from .runs import RUNS, Run, deepgraph, equivariant, glad, unrolling_slow
 from .signals import covariance_distances, sample_split
 from .solvers import admm, grid_search, inverse_covariance, laplacian_mle, pds
 from .training import load_or_train
@@ -46,8 +46,8 @@ def networks(family):
     runs = {
         "Recurrent Unrolling": Run("recurrent", family, epochs=20),
         "Unrolling": Run("unrolling", family),
-        "Unrolling (lr 1e-4)": Run("unrolling", family, epochs=100, lr=1e-4, decay=1.0),
-        "L2G": l2g(family),
+        "Unrolling (lr 1e-4)": unrolling_slow(family),
+        "L2G": Run("l2g", family),
     }
     return {name: from_distances(load_or_train(RUNS[run.name]).predict) for name, run in runs.items()}
 
@@ -82,3 +82,26 @@ def references():
         "Inverse covariance": inverse_covariance,
         "Laplacian maximum likelihood": lambda S: laplacian_mle(covariance_distances(S)),
     }
+
+
+def at_signals(n_signals, family="BA"):
+    """The methods of notebook 09 for data of `n_signals` signals: PDS tuned on such data, networks trained on such
+    data or, in brackets, on 3,000 signals; EquivariantL2G is the one mixed model, told N."""
+    alpha, beta = tuned(family, n_signals=n_signals)
+    usual = {"Unrolling": Run("unrolling", family), "L2G": Run("l2g", family)}
+    runs = {f"{name} (trained at 3,000)": run for name, run in usual.items()} | usual
+    if n_signals != 3000:
+        runs |= {name: replace(run, n_signals=n_signals, epochs=30) for name, run in usual.items()}
+    networks = {name: from_distances(load_or_train(RUNS[run.name]).predict) for name, run in runs.items()}
+    return {
+        "PDS": from_distances(partial(pds, alpha=alpha, beta=beta)),
+        "Laplacian maximum likelihood": references()["Laplacian maximum likelihood"],
+        **networks,
+        "EquivariantL2G": refined("mixed", n_signals),
+    }
+
+
+def refined(family, n_signals=3000):
+    """EquivariantL2G trained on one family, or on "mixed"."""
+    model = load_or_train(RUNS[equivariant(family).name])
+    return from_distances(partial(model.predict, n_signals=n_signals))

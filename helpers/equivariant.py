@@ -7,17 +7,18 @@ cancel: y -> c y gives w -> w / c. Inside, a batch is stored edges first, (E, B,
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, relu
 
-from .graphs import FAMILIES, degrees_adjoint, edges, n_nodes, to_matrix, to_vector
+from .graphs import FAMILIES, degrees, degrees_adjoint, edges, n_nodes, to_matrix, to_vector
 from .signals import SPLITS, covariance_distances, sample_split
 from .solvers import check_distances
 
-N_UPDATES = 10
+N_UPDATES, N_FEATURES = 10, 8
 SIZES, SIGNALS = (10, 100), (10, 10_000)  # what `mixed` learns from: nodes and signals, log-uniform
 CHUNK = 2_000_000  # entries of an edge state (E, B, features) that predict holds at once
 
@@ -70,14 +71,14 @@ class EquivariantL2G(nn.Module):
     Parameters
     ----------
     n_rounds, width : of the message passing
-    likelihood, messages, signals : False takes one part away (for ablations): the likelihood's updates, the
-        exchange between edges, the knowledge of N
+    likelihood, messages, signals : False takes one part away (for ablations): the likelihood (1/y stands in for it),
+        the exchange between edges, the knowledge of N
     """
 
     def __init__(self, n_rounds=3, *, width=32, likelihood=True, messages=True, signals=True):
         super().__init__()
         self.width, self.likelihood, self.messages, self.signals = width, likelihood, messages, signals
-        self.embed = nn.Linear(7, width)
+        self.embed = nn.Linear(N_FEATURES, width)
         self.rounds = nn.ModuleList(Round(width, messages) for _ in range(n_rounds))
         self.edge = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
         self.size = nn.Sequential(nn.Linear(width + 1, width), nn.ReLU(), nn.Linear(width, 1))
@@ -113,29 +114,36 @@ class EquivariantL2G(nn.Module):
     def _estimate(self, y, n_signals):
         """y (B, E) -> w, y, r (B, E) float64, y shrunk."""
         y = shrink(y.double(), n_signals)
-        return (w := likelihood(y, N_UPDATES if self.likelihood else 0))[0], y, w[1]
+        w, r = likelihood(y) if self.likelihood else (1 / y, resistances(1 / y))
+        return w, y, r
 
     def _refine(self, w, y, r, n_signals, edges, m):
-        scale = 2 * w.sum(-1) / m  # mean degree: carries the unit of w
-        x = self._features(w / scale[:, None], y * scale[:, None], r / y, n_signals).to(self.embed.weight)
-        a = (w / scale[:, None]).T.to(x)
-        h = self.embed(x)
+        n = n_signals[:, None] if self.signals else torch.full_like(w[:, :1], 1000.0)
+        d = degrees(w, edges, m)
+        z = w * (n / (d[:, edges[0]] * d[:, edges[1]] + w**2)).sqrt()  # over its error as of an inverse covariance
+        a = w * z**2 / (z**2 + 9)  # without most of the many small weights that are noise
+        scale = 2 * a.sum(-1, keepdim=True) / m  # mean degree: carries the unit of w
+        x = self._features(w / scale, y * scale, r / y, z, n).to(self.embed.weight)
+        a, h = (a / scale).T.to(x), self.embed(x)
+        d = degrees(a.T, edges, m).T
         for round in self.rounds:
-            h = round(h, a, edges, m)
+            h = round(h, a, d, edges)
         logit = self.edge(h)[..., 0]
         p = logit.sigmoid()
         typical = (p * a).sum(0) / p.sum(0).clamp_min(1e-6) if self.messages else torch.ones_like(a[0])
-        ratio = (a / typical).clamp_min(1e-4).log()
+        ratio = ((w / scale).T.to(x) / typical).clamp_min(1e-4).log()
         weight = typical * self.size(torch.cat([h, ratio[..., None]], -1))[..., 0].clamp(-5, 5).exp()
-        return logit.T, weight.T * scale[:, None].to(x)
+        return logit.T, weight.T * scale.to(x)
 
-    def _features(self, w, y, ratio, n_signals):
-        """Unit-free w, y, r/y (B, E) -> (E, B, 7); w r measures an edge that is in, 1 - r/y one that is out."""
-        root = (n_signals / 2).sqrt()[:, None] if self.signals else torch.full_like(w[:, :1], 10.0)
-        leverage, slack = (w * y * ratio).clamp_max(2), (1 - ratio).clamp(-3, 1)
+    def _features(self, w, y, ratio, z, n):
+        """Unit-free w, y, r/y, z (B, E), N (B, 1) -> (E, B, 8).
+
+        Whether an edge is in shows in w r and in z, whether it is out in 1 - r/y, each against its standard error.
+        """
+        leverage, slack, root = (w * y * ratio).clamp_max(2), (1 - ratio).clamp(-3, 1), (n / 2).sqrt()
         columns = [
             (w + 1e-5).log() / 3, y.log().clamp(-5, 5) / 3, leverage, slack,
-            (root * leverage).asinh(), (root * slack).asinh(), root.log().expand_as(w) / 3,
+            (root * leverage).asinh(), (root * slack).asinh(), z.asinh(), n.log().expand_as(w) / 6,
         ]  # fmt: skip
         return torch.stack([c.T for c in columns], -1)
 
@@ -145,7 +153,7 @@ class EquivariantL2G(nn.Module):
         m = n_nodes(w.shape[-1])
         logit, weight = self._refine(*estimate, n[:, 0], edges(m, w.device), m)
         error = (logit.sigmoid() * weight - w).square().sum(-1) / w.square().sum(-1)
-        return error.log().mean() + binary_cross_entropy_with_logits(logit, (w > 0).to(logit))
+        return error.log().mean() + 10 * binary_cross_entropy_with_logits(logit, (w > 0).to(logit))
 
     def predict_pairs(self, x):
         """As `predict`, on what `sample_pairs` gives."""
@@ -161,27 +169,21 @@ class EquivariantL2G(nn.Module):
         The family "mixed" takes all families in turn, and N anew for each 16th of the graphs; m, anew each epoch, is
         the same for all of them, with fewer graphs where they are large.
         """
-        rng = np.random.default_rng((run.seed, SPLITS.index(split), epoch))
         parts = [run]
         if run.family == "mixed":
+            rng = np.random.default_rng((run.seed, SPLITS.index(split), epoch))
             m = int(log_uniform(rng, *SIZES)) if split == "train" else run.n_nodes
             n = max(16, int(n * min(1, (20 / m) ** 2)) // 16 * 16)
-            parts = [
-                replace(
-                    run,
-                    family=FAMILIES[k % 4],
-                    n_nodes=m,
-                    n_signals=int(log_uniform(rng, *SIGNALS)),
-                    seed=16 * run.seed + k,
-                )
-                for k in range(16)
-            ]
+            groups = enumerate(log_uniform(rng, *SIGNALS, 16).astype(int).tolist())
+            mix = partial(replace, run, n_nodes=m)
+            parts = [mix(family=FAMILIES[k % 4], n_signals=N, seed=16 * run.seed + k) for k, N in groups]
         pairs = [self._pairs(part, split, n // len(parts), epoch) for part in parts]
         return tuple(map(torch.cat, zip(*pairs, strict=True)))
 
     def _pairs(self, run, split, n, epoch):
         S, w = sample_split(run, split, n, epoch=epoch)
-        n_signals = torch.full((n,), float(run.n_signals), dtype=torch.float64)
+        S, w = S[w.any(-1)], w[w.any(-1)]  # an empty graph has no relative error
+        n_signals = torch.full(w.shape[:1], float(run.n_signals), dtype=torch.float64)
         estimate = self._estimate(covariance_distances(S), n_signals)
         return torch.stack([*estimate, n_signals[:, None].expand_as(w)], 1).float(), w
 
@@ -189,23 +191,25 @@ class EquivariantL2G(nn.Module):
 class Round(nn.Module):
     """Edges tell their nodes, nodes tell their edges and the graph: h (E, B, F) -> (E, B, F).
 
-    Sums over neighbours are weighted by a (E, B), normalised to a mean degree of 1: their size does not depend on m.
+    A node takes the mean of what its edges tell, weighted by a (E, B), and knows the logarithm of its degree d (m, B):
+    nothing grows with the number of nodes or the size of a hub.
     """
 
     def __init__(self, width, messages=True):
         super().__init__()
         self.messages = messages
         self.tell = nn.Linear(width, width)
-        self.node = nn.Linear(2 * width, width)
+        self.node = nn.Linear(2 * width + 1, width)
         self.own = nn.Linear(width, width)
         self.out = nn.Linear(width, width)
 
-    def forward(self, h, a, edges, m):
+    def forward(self, h, a, d, edges):
         new = self.own(h)
         if self.messages:
             told = relu(self.tell(h)) * a[..., None]
-            node = told.new_zeros(m, *told.shape[1:]).index_add(0, edges[0], told).index_add(0, edges[1], told)
-            node = self.node(torch.cat([node, node.mean(0, keepdim=True).expand_as(node)], -1))
+            node = told.new_zeros(len(d), *told.shape[1:]).index_add(0, edges[0], told).index_add(0, edges[1], told)
+            node, log_d = node / d[..., None], d.log()[..., None]
+            node = self.node(torch.cat([node, node.mean(0, keepdim=True).expand_as(node), log_d], -1))
             new = new + node.index_select(0, edges[0]) + node.index_select(0, edges[1])
         return h + self.out(relu(new))
 

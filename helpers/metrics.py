@@ -125,6 +125,29 @@ def recall(w_hat, w, threshold, among=True):
     return (binarise(w_hat, threshold).bool() & edge).sum(-1).double() / edge.sum(-1)
 
 
+def calibration(probability, w, n_bins=10):
+    """Reliability of edge probabilities, all edges of all graphs pooled in equal bins: two (..., E) -> three (k,).
+
+    Mean probability, share of edges w > 0, and number of entries in each bin that is not empty.
+    """
+    probability, edge = _score_and_label(probability, w)
+    if (probability > 1).any():
+        raise ValueError("probability has entries above 1: weights are no probabilities")
+    place = (probability.flatten() * n_bins).long().clamp_max(n_bins - 1)
+    count, mean, share = (
+        torch.bincount(place, x.flatten().double(), minlength=n_bins)
+        for x in (torch.ones_like(probability), probability, edge)
+    )
+    full = count > 0
+    return mean[full] / count[full], share[full] / count[full], count[full]
+
+
+def calibration_error(probability, w, n_bins=10):
+    """Expected calibration error: mean over all entries of |mean probability - share of edges| of their bin."""
+    mean, share, count = calibration(probability, w, n_bins)
+    return float(count @ (mean - share).abs() / count.sum())
+
+
 # --- structure ----------------------------------------------------------------------------------------------
 
 

@@ -47,16 +47,19 @@ class Unrolling(nn.Module):
     n_nodes : the graph size the initial step size is safe for; the parameters themselves fit any size
     tau : discount of the loss (Eq. 7); layer t of T weighs tau^(T-t+1) as in the released code
     slope : of the rectifier in Step 5 for negative entries; 0 is the paper's max(0, .)
+    max_gradient : bound on the norm of a parameter's gradient in training; 0 for none. Twenty layers sometimes return a
+        gradient a thousand times the usual one, and one such step can cost the whole training
     """
 
     keep_best = True
 
-    def __init__(self, n_layers=20, *, shared=False, n_nodes=20, tau=0.9, slope=0.0):
+    def __init__(self, n_layers=20, *, shared=False, n_nodes=20, tau=0.9, slope=0.0, max_gradient=1.0):
         super().__init__()
         if n_layers < 1:
             raise ValueError(f"n_layers={n_layers}: at least 1 layer is needed")
         self.n_layers, self.shared, self.tau, self.slope = n_layers, shared, tau, slope
-        start = torch.tensor([1.0, 1.0, 0.8 * safe_step(n_nodes, beta=1.0)])
+        self.max_gradient = max_gradient
+        start = torch.tensor([1.0, 1.0, 0.4 * safe_step(n_nodes, beta=1.0)])
         self.theta = nn.Parameter(start.repeat(1 if shared else n_layers, 1))  # columns: alpha, beta, gamma
 
     def forward(self, y):
@@ -144,11 +147,14 @@ class L2G(nn.Module):
     n_nodes, n_layers : m and T; the decoder fixes the graph size
     enhanced : layers with a TopoDiffVAE, counted as in a list; the paper's experiments use the last only
     tau : discount of the loss
-    slope : of the rectifier in the other layers; 0.01 is the released code's, 0 the text's. Two nodes in different
-        components are 1e4 apart, and a hundredth of that still swamps the weights: use 0 where graphs may fall apart
+    slope : of the rectifier in the other layers; 0 is the text's, 0.01 the released code's. Two nodes in different
+        components are 1e4 apart, and a hundredth of that still swamps the weights
+    correction : True trains gamma in enhanced layers too, so that Step 7 follows the decoder, as the text has it. That
+        step can return the layer's input and ignore the decoder, and training settles for it; False fixes gamma = 0,
+        and the layer returns p1 (the released weights have gamma = -0.0016 there)
     reconstruction : add the decoder's squared error sum_j (p1 - w)_j^2 to the loss (released code; not in the text)
     kl_weight : beta_KL of Eq. (7)
-    clip : bound on the entries of r1 that a TopoDiffVAE reads, for the same reason
+    max_gradient : see Unrolling
     n_hidden, n_decoder, n_latent, readout : of the TopoDiffVAE
     """
 
@@ -161,10 +167,11 @@ class L2G(nn.Module):
         *,
         enhanced=(-1,),
         tau=0.9,
-        slope=0.01,
+        slope=0.0,
+        correction=False,
         reconstruction=True,
         kl_weight=1.0,
-        clip=None,
+        max_gradient=1.0,
         **vae,
     ):
         super().__init__()
@@ -175,7 +182,8 @@ class L2G(nn.Module):
         self.n_nodes, self.n_layers = n_nodes, n_layers
         self.enhanced = tuple(sorted(t % n_layers for t in enhanced))
         self.vaes = nn.ModuleList(TopoDiffVAE(n_nodes, **vae) for _ in self.enhanced)
-        self.reconstruction, self.kl_weight, self.clip = reconstruction, kl_weight, clip
+        self.correction, self.reconstruction, self.kl_weight = correction, reconstruction, kl_weight
+        self.max_gradient = max_gradient
 
     def forward(self, y, seed=0):
         """y (..., E) -> path (..., T, E), unclamped. Latent codes are drawn from the prior, one for each `seed`.
@@ -222,7 +230,7 @@ class L2G(nn.Module):
         pieces, terms, start = [], [], 0
 
         def enhance(k, r1):  # Step 5 with enhancement
-            vae, r1 = self.vaes[k], r1.T if self.clip is None else r1.T.clamp(-self.clip, self.clip)
+            vae, r1 = self.vaes[k], r1.T
             if truth is None:
                 return vae.decode(r1, latent[k]).T
             mean, log_var = vae.encode(r1, truth)
@@ -237,7 +245,9 @@ class L2G(nn.Module):
                 w = path[-1]
                 pieces.append(path)
             if t < self.n_layers:
-                w, v = pds_step(w, v, y, *theta[t], project=partial(enhance, k), operators=operators)
+                alpha, beta, gamma = theta[t]
+                gamma = gamma if self.correction else 0 * gamma
+                w, v = pds_step(w, v, y, alpha, beta, gamma, project=partial(enhance, k), operators=operators)
                 pieces.append(w[None])
                 start = t + 1
         return torch.cat(pieces), terms

@@ -21,6 +21,7 @@ COLOURS = {  # one colour a method, in every figure
     "L2G": "#d1495b",
     "Inverse covariance": "#b5b56b",
     "Laplacian maximum likelihood": "#3a7d44",
+    "EquivariantL2G": "#e08214",
 }
 
 
@@ -102,7 +103,7 @@ def recovery(ours, paper):
     return figure
 
 
-def sweep(frame, x, panels, looks, *, width=4.4, height=4.3):
+def sweep(frame, x, panels, looks, *, width=4.4, height=4.3, ncols=None):
     """Curves with 95 % bars over `x`: one panel a metric, {metric: axis settings}, one line a model, {model: format}.
 
     A variant in brackets has the colour of its model and open markers; what is no model, a reference, is grey.
@@ -117,7 +118,7 @@ def sweep(frame, x, panels, looks, *, width=4.4, height=4.3):
         axis.set(xscale="log", **settings)
         axis.minorticks_off()
         axis.grid(lw=0.4, alpha=0.5)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(looks))
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=ncols or len(looks))
     return figure
 
 
@@ -163,3 +164,18 @@ def network(graph, *, axis=None, positions=None, labels=None, seed=0):
     axis.margins(0.08)
     axis.axis("off")
     return axis.figure
+
+
+def calibration(curves, *, width=4.2):
+    """Reliability diagrams: share of true edges against mean probability of a bin, {title: (mean, share, count)}.
+
+    The area of a dot grows with the logarithm of the number of edges behind it.
+    """
+    figure, axes = plt.subplots(1, len(curves), figsize=(width * len(curves), width), squeeze=False, sharey=True)
+    for axis, (title, (mean, share, count)) in zip(axes[0], curves.items(), strict=True):
+        axis.plot([0, 1], [0, 1], color="0.7", lw=1)
+        axis.plot(mean, share, color=COLOURS["EquivariantL2G"], lw=1.4)
+        axis.scatter(mean, share, 12 * np.log10(count + 1), color=COLOURS["EquivariantL2G"], zorder=3)
+        axis.set(title=title, xlabel="edge probability", aspect="equal", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    axes[0, 0].set_ylabel("share that are edges")
+    return figure

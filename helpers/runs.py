@@ -20,6 +20,7 @@ from .rivals.glad import NUMERICS
 N_LAYERS = (2, 5, 10, 15, 20, 30)  # of Figure 3b
 WIDTH = (("n_decoder", 200),)  # keeps the checkpoint of an L2G on 100 nodes under 10 MB
 SIGMA2 = tuple(float(f"1e{k}") for k in range(-4, 5))  # of Figure 2
+N_SIGNALS = (10, 30, 100, 300, 1000, 3000, 10_000)  # of notebook 09
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Run:
     weighted: bool = True
     shuffle: bool = False
     params: tuple = ()
-    epochs: int = 60
+    epochs: int = 100
     batch_size: int = 32
     lr: float = 1e-2
     decay: float = 0.95
@@ -67,10 +68,9 @@ def _spell(name, value):
     return f"{name}{value:g}" if isinstance(value, float) else f"{name}{value}"
 
 
-def l2g(family, **changes):
-    """L2G; in the families whose graphs may be disconnected, with the options that then matter."""
-    options = (("slope", 0.0), ("clip", 1.0)) if family in ("ER", "SBM") else ()
-    return Run("l2g", family, options=options, **changes)
+def unrolling_slow(family):
+    """Unrolling at the released script's rate, which the paper's numbers come from."""
+    return Run("unrolling", family, lr=1e-4, decay=1.0, options=(("max_gradient", 0.0),))
 
 
 def glad(family, sigma2=1e-4, numerics="stable", seed=0):
@@ -89,22 +89,46 @@ def deepgraph(family, protocol, epochs, decay=0.75, **options):
     )  # fmt: skip
 
 
+ABLATIONS = {"full model": ()} | {  # of EquivariantL2G (mixed)
+    f"without {part}": ((option, False),)
+    for part, option in (("likelihood", "likelihood"), ("messages", "messages"), ("N", "signals"))
+}
+
+
+def equivariant(family, n_nodes=20, options=()):
+    """EquivariantL2G on fresh graphs with shuffled ids; "mixed" has all families, many sizes, N of any order."""
+    epochs = 100 if family == "mixed" or n_nodes > 20 else 50
+    n_train, batch_size = (1024, 32) if n_nodes == 20 else (64, 8)
+    return Run(
+        "equivariant", family, n_nodes, n_layers=3, n_train=n_train, n_val=64, shuffle=True, epochs=epochs,
+        batch_size=batch_size, lr=3e-3, decay=round(0.02 ** (1 / epochs), 3), stream=True, options=options,
+    )  # fmt: skip
+
+
 def _registry():
     runs = []
     for family in FAMILIES:
-        runs += [Run("recurrent", family, epochs=20), Run("unrolling", family), l2g(family)]
-        runs += [Run("unrolling", family, epochs=100, lr=1e-4, decay=1.0)]  # the released script's rate
+        runs += [Run("recurrent", family, epochs=20), Run("unrolling", family), Run("l2g", family)]
+        runs += [unrolling_slow(family)]
         runs += [glad(family)] + [glad(family, numerics="newton_schulz", seed=seed) for seed in range(3)]
     for model in ("unrolling", "l2g"):
-        runs += [Run(model, "BA", n_layers=n, epochs=30) for n in N_LAYERS if n != 20]  # Figure 3b
+        runs += [Run(model, "BA", n_layers=n, epochs=60) for n in N_LAYERS if n != 20]  # Figure 3b
         runs += [Run(model, "BA", n_nodes=m, epochs=30, options=WIDTH if model == "l2g" else ()) for m in (50, 100)]
+    for n in (250, 1000):  # the appendix figure on training
+        runs += [Run("l2g", "BA", n_layers=10, n_train=n, epochs=60), Run("l2g", "BA", n_train=n)]
+        runs += [Run("l2g", "BA", n_nodes=m, n_train=n, epochs=30, options=WIDTH) for m in (50, 100)]
+    runs += [Run("l2g", family, weighted=False) for family in ("BA", "SBM", "WS")]  # the appendix table
     for sigma2 in SIGMA2:
-        runs += [Run("l2g", "BA", sigma2=sigma2, epochs=30)] + [glad("BA", sigma2, numerics) for numerics in NUMERICS]
+        runs += [Run("l2g", "BA", sigma2=sigma2, epochs=60)] + [glad("BA", sigma2, numerics) for numerics in NUMERICS]
     runs += [deepgraph(family, "fair", 8) for family in FAMILIES]
     runs += [deepgraph(family, "in_family", 4) for family in FAMILIES]
     runs += [deepgraph("sparse", "original", 13, 0.85, n_signals=35)]
     runs += [deepgraph("sparse", "original", 6)]
     runs += [deepgraph("sparse", "original", 13, 0.85, n_signals=35, n_nodes=39, batch_size=16)]
+    for n_signals in (n for n in N_SIGNALS if n != 3000):
+        runs += [Run(model, "BA", n_signals=n_signals, epochs=30) for model in ("unrolling", "l2g")]
+    runs += [equivariant(family) for family in FAMILIES] + [equivariant("BA", n_nodes=100)]
+    runs += [equivariant("mixed", options=options) for options in ABLATIONS.values()]
     return {run.name: run for run in runs}
 
 

@@ -19,6 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
+from torch.nn.utils import clip_grad_norm_
 from tqdm.auto import tqdm
 
 from . import paths
@@ -150,6 +151,9 @@ def _train_epoch(run, model, optimiser, pairs, epoch):
         loss = model.loss(x[batch], w[batch], generator)
         optimiser.zero_grad()
         loss.backward()
+        if bound := getattr(model, "max_gradient", 0):
+            for parameter in model.parameters():
+                clip_grad_norm_(parameter, bound)
         optimiser.step()
         total += loss.detach() * len(batch)
     model.eval()
@@ -242,7 +246,7 @@ def load_or_train(run, *, folder=None, device="cpu"):
     return fit(run, folder=folder, device=device)
 
 
-def expected_seconds(run, folder=None, steps=4):
+def expected_seconds(run, folder=None):
     """What training costs: the recorded time of an earlier training, or a measurement of a few steps."""
     _, sidecar, _ = files(run, folder)
     with contextlib.suppress(OSError, ValueError, KeyError):
@@ -250,6 +254,11 @@ def expected_seconds(run, folder=None, steps=4):
         stored = record["run"]
         scale = run.epochs * run.n_train * run.n_layers / (stored["epochs"] * stored["n_train"] * stored["n_layers"])
         return record["seconds"] * scale
+    return step_seconds(run) * run.epochs * run.n_train / run.batch_size
+
+
+def step_seconds(run, steps=4):
+    """Seconds that one training step of a run takes here, on one thread, measured; nothing is trained."""
     with _one_thread():
         model = build(run)
         optimiser = torch.optim.Adam(model.parameters(), lr=0.0, fused=True)
@@ -257,7 +266,7 @@ def expected_seconds(run, folder=None, steps=4):
         _train_epoch(run, model, optimiser, [x[: run.batch_size] for x in pairs], 0)  # warm up
         start = time.perf_counter()
         _train_epoch(run, model, optimiser, pairs, 0)
-        return (time.perf_counter() - start) / steps * run.epochs * run.n_train / run.batch_size
+        return (time.perf_counter() - start) / steps
 
 
 def _save(run, folder, model, history):

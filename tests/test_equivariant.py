@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from helpers.equivariant import EquivariantL2G, likelihood, resistances, shrink
-from helpers.graphs import renumber, sample_graphs
-from helpers.signals import sample_distances
+from helpers.graphs import edges, renumber, sample_graphs
+from helpers.runs import Run
+from helpers.signals import covariance_distances, sample_distances, sample_split
 from helpers.solvers import laplacian_mle, mle_certificate
 
 
@@ -88,3 +89,57 @@ def test_bad_input_is_named(model):
         model.predict(y, 0)
     with pytest.raises(ValueError, match="y "):
         model.predict(torch.full_like(y, torch.nan), 100)
+
+
+def estimate(m=12, n=3, n_signals=100):
+    y = shrink(distances(m, n, n_signals), torch.full((n,), float(n_signals), dtype=torch.float64))
+    return *likelihood(y), y, torch.full((n,), float(n_signals), dtype=torch.float64)
+
+
+def test_edges_may_come_in_any_order(model):
+    w, r, y, n = estimate()
+    order = torch.randperm(66, generator=torch.Generator().manual_seed(4))
+    listed = model.refine(w[:, order], y[:, order], r[:, order], n, edges(12)[:, order], 12)
+    for ours, theirs in zip(listed, model.refine(w, y, r, n, edges(12), 12), strict=True):
+        torch.testing.assert_close(ours, theirs[:, order])
+
+
+def test_two_copies_on_an_edge_list_are_answered_as_one(model):
+    """Nothing grows with the number of nodes; pairs that are no candidates do not exist."""
+    w, r, y, n = estimate()
+    twice = torch.cat([edges(12), edges(12) + 12], 1)
+    listed = model.refine(*(t.repeat(1, 2) for t in (w, y, r)), n, twice, 24)
+    for ours, theirs in zip(listed, model.refine(w, y, r, n, edges(12), 12), strict=True):
+        torch.testing.assert_close(ours, theirs.repeat(1, 2))
+
+
+def test_without_signals_n_is_not_seen():
+    torch.manual_seed(0)
+    w, r, y, n = estimate()
+    blind = EquivariantL2G(signals=False).double()
+    torch.testing.assert_close(blind.refine(w, y, r, n, edges(12), 12), blind.refine(w, y, r, 9 * n, edges(12), 12))
+    assert not torch.allclose(*(EquivariantL2G().double().refine(w, y, r, k * n, edges(12), 12)[0] for k in (1, 9)))
+
+
+def test_mixed_pairs_have_one_size_an_epoch_and_many_numbers_of_signals():
+    run, model = Run("equivariant", "mixed", shuffle=True, stream=True), EquivariantL2G()
+    sizes = set()
+    for epoch in range(3):
+        x, w = model.sample_pairs(run, "train", 64, epoch=epoch)
+        assert x.shape == (len(w), 4, w.shape[-1]) and x.isfinite().all() and w.any(-1).all()
+        assert len(x[:, 3, 0].unique()) > 8
+        sizes.add(w.shape[-1])
+        torch.testing.assert_close(model.sample_pairs(run, "train", 64, epoch=epoch)[0], x)
+    assert len(sizes) > 1
+
+
+def test_what_it_trains_on_is_what_it_predicts_from():
+    run, model = Run("equivariant", "WS", n_signals=200, stream=True), EquivariantL2G()
+    x, w = model.sample_pairs(run, "test", 8)
+    S, truth = sample_split(run, "test", 8)
+    torch.testing.assert_close(w, truth)
+    torch.testing.assert_close(
+        model.predict_pairs(x), model.predict(covariance_distances(S).float(), 200), rtol=1e-3, atol=1e-4
+    )
+    model.loss(x, w).backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())

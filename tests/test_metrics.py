@@ -355,3 +355,16 @@ def test_recall_counts_the_chosen_edges_only():
     assert metrics.recall(w_hat, w, 0.5, among=chosen) == 0.5
     assert metrics.recall(w_hat, w, 0.05, among=chosen) == 1
     assert metrics.recall(w_hat, w, 0.5, among=w_hat < 0.05).item() == 0
+
+
+def test_calibration_error_of_known_probabilities():
+    generator = torch.Generator().manual_seed(0)
+    p = torch.rand(50, 2000, generator=generator, dtype=torch.float64)
+    edge = (torch.rand(p.shape, generator=generator, dtype=p.dtype) < p).double()
+    assert metrics.calibration_error(p, edge) < 0.01
+    assert metrics.calibration_error(edge, edge) == 0
+    assert metrics.calibration_error(p**2, edge) == pytest.approx(1 / 6, abs=0.01)  # mean of p - p^2
+    mean, share, count = metrics.calibration(torch.tensor([[0.1, 0.1, 1.0]]), torch.tensor([[0.0, 1.0, 1.0]]))
+    assert count.tolist() == [2, 1] and share.tolist() == [0.5, 1] and mean.tolist() == pytest.approx([0.1, 1])
+    with pytest.raises(ValueError, match="probability"):
+        metrics.calibration(2 * p, edge)
