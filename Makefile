@@ -48,13 +48,14 @@ setup: ## create .venv and install the locked versions; done once
 	$(VENV) -m pip install --quiet --no-deps --no-build-isolation --editable .; \
 	printf '%s\n%s\n' "$$made_for" "$$content" > .venv/.stamp
 
-reproduce: setup ## run every notebook from top to bottom, in place
+reproduce: setup ## run every notebook from top to bottom, in place, and renew the README's tables
 	@for notebook in notebooks/*.ipynb; do \
 		[ -e "$$notebook" ] || { echo "no notebook in notebooks/" >&2; exit 1; }; \
 		start=$$(date +%s); \
 		$(VENV) $(EXECUTE) "$$notebook" || { echo "FAILED  $$notebook" >&2; exit 1; }; \
 		echo "$$notebook  $$(($$(date +%s) - start)) s"; \
 	done
+	@$(VENV) -m helpers.summary
 
 test: setup ## run the unit tests, then every notebook against its stored output
 	$(VENV) -m pytest tests

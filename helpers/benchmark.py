@@ -71,6 +71,17 @@ def rivals(family):
     }
 
 
+def binary(family):
+    """The methods of the appendix table on binary graphs. Deep-graph learned edges: its networks serve as they are."""
+    models = {
+        "Deep-graph": deepgraph("sparse", "original", 13, 0.85, n_signals=35),
+        "Deep-graph (fair)": deepgraph(family, "fair", 8),
+        "L2G": Run("l2g", family, weighted=False),
+    }
+    loaded = {name: load_or_train(RUNS[run.name]).predict for name, run in models.items()}
+    return loaded | {"L2G": from_distances(loaded["L2G"])} | references()
+
+
 def rescaled(w):
     """Weights (..., E) with a mean degree of 1."""
     return w * n_nodes(w.shape[-1]) / (2 * w.sum(-1, keepdim=True))

@@ -6,16 +6,18 @@ and every certificate is that of Eq. (4) *restricted* to the candidates. Tensors
 """
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from numba import njit
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, diags_array
 from scipy.sparse.csgraph import connected_components
 from sklearn.neighbors import NearestNeighbors
+from torch.nn.functional import leaky_relu
 
 from .graphs import degrees, degrees_adjoint
+from .kernels import dual_newton, mean_squared_differences
 from .solvers import Certificate, _warn, certificate, check_problem, pds_step
 
 EXACT_SEARCH = 10_000  # up to so many nodes all distances are looked at, in slices
@@ -55,7 +57,7 @@ def candidate_edges(X, n_candidates, *, seed=0, n_jobs=1):
     keys = np.unique(np.minimum(i, j) * m + np.maximum(i, j))
     edges = np.stack(np.divmod(keys, m))
     y = np.empty(len(keys))
-    _mean_squared_differences(points, *edges, y)
+    mean_squared_differences(points, *edges, y)
     return torch.from_numpy(edges), torch.from_numpy(y)
 
 
@@ -94,112 +96,7 @@ def _search(points, k, seed, n_jobs):
     return index.search(points, k + 1)[1]
 
 
-@njit(cache=True)
-def _mean_squared_differences(points, heads, tails, y):
-    n = points.shape[1]
-    for e in range(len(y)):
-        a, b, total = points[heads[e]], points[tails[e]], 0.0
-        for k in range(n):
-            total += (np.float64(a[k]) - np.float64(b[k])) ** 2
-        y[e] = total / n
-
-
 # --- exact solution ---------------------------------------------------------------------------------------------------
-
-
-@njit(cache=True)
-def _dual(heads, tails, y, lam, d):
-    """Fill d = D w, w = relu(l_i + l_j - 2y) / 2; returns the dual objective to minimise and the size of its terms."""
-    d[:] = 0
-    quadratic, log, size = 0.0, 0.0, 0.0
-    for e in range(len(y)):
-        i, j = heads[e], tails[e]
-        r = lam[i] + lam[j] - 2 * y[e]
-        if r > 0:
-            quadratic += r * r
-            d[i] += r / 2
-            d[j] += r / 2
-    for x in lam:
-        log += np.log(x)
-        size += abs(np.log(x))
-    return quadratic / 4 - log, quadratic / 4 + size
-
-
-@njit(cache=True)
-def _relative_gap(heads, tails, y, lam, d):
-    """Duality gap of w(l) and the dual point 1 / (D w), over m, as in `solvers.certificate`; and the active edges."""
-    gap, n_active = 0.0, 0
-    for e in range(len(y)):
-        i, j = heads[e], tails[e]
-        w = max(lam[i] + lam[j] - 2 * y[e], 0.0) / 2
-        s = (1 / d[i] + 1 / d[j] - 2 * y[e]) if d[i] > 0 and d[j] > 0 else np.inf
-        gap += (w - max(s, 0.0) / 2) ** 2 + w * max(-s, 0.0)
-        n_active += w > 0
-    return gap / len(lam), n_active
-
-
-@njit(cache=True)
-def _newton_step(heads, tails, diagonal, gradient, tol):
-    """Solve (half the signless Laplacian of the active edges + diagonal) x = -gradient by conjugate gradients."""
-    m = len(gradient)
-    scale = diagonal.copy()
-    for e in range(len(heads)):
-        scale[heads[e]] += 0.5
-        scale[tails[e]] += 0.5
-    x, r, Hp = np.zeros(m), -gradient, np.empty(m)
-    p = r / scale
-    rr = np.dot(r, p)
-    stop = tol * tol * rr
-    for _ in range(1000):
-        if rr <= stop:
-            break
-        Hp[:] = diagonal * p
-        for e in range(len(heads)):
-            i, j = heads[e], tails[e]
-            half = (p[i] + p[j]) / 2
-            Hp[i] += half
-            Hp[j] += half
-        a = rr / np.dot(p, Hp)
-        rr_old, rr = rr, 0.0
-        for i in range(m):
-            x[i] += a * p[i]
-            r[i] -= a * Hp[i]
-            rr += r[i] * r[i] / scale[i]
-        for i in range(m):
-            p[i] = r[i] / scale[i] + rr / rr_old * p[i]
-    return x
-
-
-@njit(cache=True)
-def _dual_newton(heads, tails, y, lam, tol, n_iter):
-    """Minimise sum_e relu(l_i + l_j - 2y)^2 / 4 - sum_i log l_i from `lam`, in place; returns the relative gap.
-
-    The semi-smooth Newton method of `solvers.exact`, whose m x m system is solved by conjugate gradients, as
-    accurately as the gap asks for.
-    """
-    d, new_d = np.empty_like(lam), np.empty_like(lam)
-    value, size = _dual(heads, tails, y, lam, d)
-    gap = np.inf
-    for _ in range(n_iter):
-        gap, n_active = _relative_gap(heads, tails, y, lam, d)
-        if gap <= tol:
-            break
-        i, j, n = np.empty(n_active, heads.dtype), np.empty(n_active, heads.dtype), 0
-        for e in range(len(y)):
-            if lam[heads[e]] + lam[tails[e]] > 2 * y[e]:
-                i[n], j[n] = heads[e], tails[e]
-                n += 1
-        gradient = d - 1 / lam
-        step = _newton_step(i[:n], j[:n], lam**-2, gradient, max(min(0.1, math.sqrt(gap)), 1e-8))
-        slope, t = np.dot(gradient, step), 0.9 / max((-step / lam).max(), 0.9)  # l stays positive
-        for _ in range(40):
-            new = lam + t * step
-            new_value, new_size = _dual(heads, tails, y, new, new_d)
-            if new_value <= value + 1e-4 * t * slope + 1e-13 * size:
-                break
-            t /= 2
-        lam[:], d[:], value, size = new, new_d, new_value, new_size
-    return gap
 
 
 def _start(y, edges, n_nodes):
@@ -211,7 +108,8 @@ def _start(y, edges, n_nodes):
 
 def _check(y, edges, n_nodes):
     """y (E,) float64 and edges (2, E) int64, contiguous; ValueError for what is not a list of candidates."""
-    edges, y = torch.as_tensor(edges).to(torch.int64).contiguous(), torch.as_tensor(y).to(torch.float64).contiguous()
+    edges, y = torch.as_tensor(edges).to(torch.int64).contiguous(), torch.as_tensor(y).detach()
+    y = y.to(torch.float64).contiguous()
     if edges.ndim != 2 or len(edges) != 2 or y.shape != edges.shape[1:]:
         raise ValueError(f"edges {tuple(edges.shape)} and y {tuple(y.shape)}: shapes (2, E) and (E,) are needed")
     if not (edges[0] < edges[1]).all() or edges.min() < 0 or edges.max() >= n_nodes:
@@ -226,14 +124,14 @@ def _check(y, edges, n_nodes):
     return y, edges
 
 
-def _solve(y, edges, lam, tol, n_iter=200):
-    gap = _dual_newton(*edges.numpy(), y.numpy(), lam.numpy(), tol, n_iter)
+def _solve(y, edges, lam, tol, depth=4, n_iter=200):
+    """w (E,) for alpha = beta = 1 from the dual variables `lam`, which are changed to the solution's."""
+    gap = dual_newton(*edges.numpy(), y.numpy(), lam.numpy(), tol, n_iter)
     if not gap <= tol:
-        _warn(f"relative gap {gap:.1e} after {n_iter} iterations, above tol={tol:g}")
+        _warn(f"relative gap {gap:.1e} after {n_iter} iterations, above tol={tol:g}", depth)
     return degrees_adjoint(lam, edges).sub_(2 * y).relu_() / 2
 
 
-@torch.no_grad()
 def exact(y, edges, n_nodes, alpha=1.0, beta=1.0, *, tol=1e-20):
     """`solvers.exact` on candidates: w (E,) for y (E,) to a relative gap `tol` of the restricted problem."""
     y, edges = _check(y, edges, n_nodes)
@@ -250,7 +148,6 @@ class Learned(NamedTuple):
     certificate: Certificate
 
 
-@torch.no_grad()
 def learn_edges(y, edges, n_nodes, *, average_degree=4, tol=1e-6, degree_tol=0.02):
     """`solvers.learn` on candidates: a graph of a wished density.
 
@@ -264,51 +161,54 @@ def learn_edges(y, edges, n_nodes, *, average_degree=4, tol=1e-6, degree_tol=0.0
     -------
     Learned, a tuple (w, theta, certificate)
     """
-    return path(y, edges, n_nodes, degrees=(average_degree,), tol=tol, degree_tol=degree_tol)[0]
+    return _path(*_check(y, edges, n_nodes), n_nodes, (average_degree,), tol, degree_tol)[0]
 
 
-@torch.no_grad()
-def path(y, edges, n_nodes, *, degrees=(2, 3, 5, 8, 12, 20, 30), tol=1e-6, degree_tol=0.02):
+def path(y, edges, n_nodes, *, degrees=(2, 3, 5, 8, 12, 20, 30), tol=1e-6, degree_tol=0.05):
     """Graphs of several densities, each solve started from the one before: a list of `Learned`, see `learn_edges`."""
-    y, edges = _check(y, edges, n_nodes)
-    limit = 2 * len(y) / n_nodes
-    for wished in degrees:
-        if not 1 <= wished <= limit:
-            raise ValueError(
-                f"average_degree={wished}: between 1 and 2E/n_nodes = {limit:.3g}, all candidates; take more candidates"
-            )
-    theta = 1 / y.mean().item()
-    lam, seen, found = _start(theta * y, edges, n_nodes), {}, []
-    for wished in degrees:
-        for _ in range(40):
-            if seen:
-                theta, old = math.exp(_next_log_theta(seen, math.log(wished))), theta
-                lam *= theta / old  # keeps the active edges
-            w = _solve(theta * y, edges, lam, tol)
-            seen[math.log(theta)] = degree = 2 * (w > 1e-6 * w.max()).sum().item() / n_nodes
-            if abs(degree - wished) <= max(degree_tol * wished, 1 / n_nodes):
-                break
-        else:
-            _warn(f"average_degree={wished} is not reached, the last seen is {degree:.3g}")
-        found.append(Learned(w, theta, certificate(w, theta * y, edges=edges, n_nodes=n_nodes)))
+    return _path(*_check(y, edges, n_nodes), n_nodes, degrees, tol, degree_tol)
+
+
+def _path(y, edges, m, wishes, tol, degree_tol):
+    if not all(1 <= wish <= 2 * len(y) / m for wish in wishes):
+        raise ValueError(f"average_degree={wishes}: between 1 and 2E/m = {2 * len(y) / m:.3g}; take more candidates")
+    theta, seen, found = 1 / y.mean().item(), {}, []
+    lam = _start(theta * y, edges, m)
+
+    def solve():
+        w = _solve(theta * y, edges, lam, tol, 7)
+        seen[math.log(theta)] = degree = 2 * (w > 1e-6 * w.max()).sum().item() / m
+        return w, degree
+
+    w, degree = solve()
+    for wish in wishes:
+        best, error, enough = (w, theta), abs(degree - wish), max(degree_tol * wish, 1 / m)
+        while error > enough and (x := _next_log_theta(seen, math.log(wish))) is not None:
+            lam, theta = lam * (math.exp(x) / theta), math.exp(x)  # together, which keeps the active edges
+            w, degree = solve()
+            if abs(degree - wish) < error:
+                best, error = (w, theta), abs(degree - wish)
+        if error > enough:
+            _warn(f"average_degree={wish} is not reached, the closest is {error:.2g} off")
+        found.append(Learned(*best, certificate(best[0], best[1] * y, edges=edges, n_nodes=m)))
     return found
 
 
 def _next_log_theta(seen, target):
-    """Where log degree, which falls with log theta, should meet `target`, given {log theta: degree}."""
+    """Where log degree, which falls with log theta, should meet `target`, given {log theta: degree}; None: nowhere."""
     x = sorted(seen)
     f = [math.log(seen[k]) - target for k in x]
     k = sum(value > 0 for value in f)  # so many are too dense
     if 0 < k < len(x):
         share = f[k - 1] / (f[k - 1] - f[k])
-        return x[k - 1] + min(max(share, 0.1), 0.9) * (x[k] - x[k - 1])
+        return None if x[k] - x[k - 1] < 1e-9 else x[k - 1] + min(max(share, 0.1), 0.9) * (x[k] - x[k - 1])
     end, other = (0, 1) if k == 0 else (-1, -2)
-    flat = len(x) < 2 or f[end] == f[other]
-    slope = 1.0 if flat else min(max((x[other] - x[end]) / (f[end] - f[other]), 0.5), 2.0)
-    return x[end] + min(max(1.1 * slope * f[end], -2.0), 2.0) + math.copysign(0.01, f[end])
+    if sum(value == f[end] for value in f) > 8:
+        return None
+    slope = (x[other] - x[end]) / (f[end] - f[other]) if len(x) > 1 and f[end] != f[other] else 1.0
+    return x[end] + min(max(1.1 * min(max(slope, 0.5), 2.0) * f[end], -2.0), 2.0) + math.copysign(0.01, f[end])
 
 
-@torch.no_grad()
 def pds(y, edges, n_nodes, alpha=1.0, beta=1.0, *, gamma=None, n_iter=20_000, tol=1e-6):
     """`solvers.pds` on candidates, y (E,) -> w (E,), same stopping rule and warning."""
     y, edges = _check(y, edges, n_nodes)
@@ -323,12 +223,36 @@ def pds(y, edges, n_nodes, alpha=1.0, beta=1.0, *, gamma=None, n_iter=20_000, to
     else:
         if tol:
             gap = certificate(w.clamp_min(0), y, alpha, beta, edges=edges, n_nodes=n_nodes).gap.item()
-            _warn(f"relative change above tol={tol:g} after {n_iter} iterations, relative gap {gap:.1e}")
+            _warn(f"relative change above tol={tol:g} after {n_iter} iterations, relative gap {gap:.1e}", 3)
     return w.clamp_min(0)
 
 
-def _operators(edges, n_nodes):
-    return lambda w: degrees(w, edges, n_nodes), lambda v: degrees_adjoint(v, edges)
+def _operators(edges, n_nodes, scale=1.0):
+    """S D and its adjoint, S = diag(scale)."""
+    return lambda w: scale * degrees(w, edges, n_nodes), lambda v: degrees_adjoint(scale * v, edges)
+
+
+def unroll(model, y, edges, n_nodes, *, trained_nodes=20, degree_ratio=1.0):
+    """A trained `models.Unrolling` on candidates, y (E,) -> w (E,) >= 0, whatever the number of nodes.
+
+    The rule that carries its parameters from the complete graph on m0 = `trained_nodes` to any list of candidates:
+
+        D -> S D,  s_i^2 = (m0 - 1) / c_i,  c_i the candidates of node i (m - 1 in a complete graph),
+        alpha -> k alpha and w -> w / k,    k = `degree_ratio`, edges a node here over edges a node in training.
+
+    The objective sees S only as a constant, since log(s d) = log s + log d: the problem that is solved stays the same.
+    ||S D|| <= sqrt(2 (m0 - 1)), the norm in training, so steps that were stable stay so. A graph of which every node is
+    replaced by k copies has the weights w / k, and the rule then is exact; as it is, with k = 1, for graphs side by
+    side. Distances need no rule: with a mean degree of 1, sum w r = m - 1 and sum w = m / 2 (Foster's theorem), so that
+    they are about 2 on true edges for all m; bring real data to that scale.
+    """
+    y, edges = _check(y, edges, n_nodes)
+    scale = ((trained_nodes - 1) / torch.bincount(edges.flatten(), minlength=n_nodes).double()).sqrt()
+    w, v, operators = torch.zeros_like(y), y.new_zeros(n_nodes), _operators(edges, n_nodes, scale)
+    project = partial(leaky_relu, negative_slope=model.slope)
+    for alpha, beta, gamma in model.theta.detach().double().expand(model.n_layers, 3):
+        w, v = pds_step(w, v, y, degree_ratio * alpha, beta, gamma, project, operators=operators)
+    return w.clamp_min(0) / degree_ratio
 
 
 def norm_bound(edges, n_nodes):
@@ -343,86 +267,50 @@ def norm_bound(edges, n_nodes):
 # --- effective resistances --------------------------------------------------------------------------------------------
 
 
-@torch.no_grad()
 def effective_resistances(w, edges, n_nodes, *, n_probes=64, seed=0, tol=1e-3):
     """Effective resistances r_e = b'L^+ b at the ends of all candidates, by random projection, (E,) -> (E,).
 
     For random signs s, u = B'W^(1/2) s has covariance L, and z = L^+ u, from conjugate gradients to a relative `tol`,
     covariance L^+. With L^+ = D^-1 + D^-1 W L^+ the first terms are known,
 
-        r_ij = 1/d_i + 1/d_j - 2 w_ij / (d_i d_j) + E (b'D^-1 W z)^2,
+        r_ij = 1/d_i + 1/d_j - 2 w_ij / (d_i d_j) + E (b'D^-1 W z)^2,   D^-1 W z = z - D^-1 u,
 
     and only the last is a mean over `n_probes` draws, with a relative error of sqrt(2 / n_probes). Infinite between
     components.
     """
-    edges, w = torch.as_tensor(edges).contiguous(), torch.as_tensor(w).to(torch.float64)
-    d = degrees(w, edges, n_nodes)
-    on = w > 0
-    heads, tails = edges[:, on].contiguous().numpy()
-    graph = coo_array((np.ones(len(heads)), (heads, tails)), shape=(n_nodes, n_nodes))
-    component = torch.from_numpy(connected_components(graph, directed=False)[1])
-    rest, rng = np.zeros(len(w)), np.random.default_rng(seed)
+    w, (i, j) = torch.as_tensor(w).detach().double().numpy(), torch.as_tensor(edges).numpy()
+    W = coo_array((w, (i, j)), shape=(n_nodes, n_nodes)).tocsr()
+    W.eliminate_zeros()
+    component, W = connected_components(W, directed=False)[1], W + W.T
+    d, on = W.sum(1), np.flatnonzero(w > 0)
+    L = (diags_array(d) - W).tocsr()
+    inverse = np.divide(1, d, out=np.zeros_like(d), where=d > 0)
+    r, rng = inverse[i] + inverse[j] - 2 * w * inverse[i] * inverse[j], np.random.default_rng(seed)
+    B = coo_array((np.sqrt(w[on]), (i[on], np.arange(len(on)))), shape=(n_nodes, len(on)))
+    B = (B - coo_array((B.data, (j[on], np.arange(len(on)))), shape=B.shape)).tocsr()
     for start in range(0, n_probes, PROBES):
-        n = min(PROBES, n_probes - start)
-        signs = rng.integers(0, 2, (len(heads), n), dtype=np.int8) * 2 - 1
-        z = _smoothed_potentials(heads, tails, w[on].numpy(), d.numpy(), signs, tol)
-        _add_squared_differences(*edges.numpy(), z, rest)
-    r = degrees_adjoint(1 / d, edges) - 2 * w / (d[edges[0]] * d[edges[1]]) + torch.from_numpy(rest / n_probes)
-    return torch.where(component[edges[0]] == component[edges[1]], r, torch.inf)
+        signs = rng.integers(0, 2, (len(on), min(PROBES, n_probes - start))) * 2.0 - 1
+        u = B @ signs
+        z = _conjugate_gradients(L, u, inverse[:, None], tol) - inverse[:, None] * u
+        for probe in np.ascontiguousarray(z.T):
+            r += (probe[i] - probe[j]) ** 2 / n_probes
+    return torch.from_numpy(np.where(component[i] == component[j], r, np.inf))
 
 
-@njit(cache=True)
-def _smoothed_potentials(heads, tails, w, d, signs, tol):
-    """D^-1 W z = z - D^-1 u for L z = u = B'W^(1/2) s: signs s (E, n) -> (m, n), by scaled conjugate gradients."""
-    m, n = len(d), signs.shape[1]
-    inverse = np.array([1 / x if x > 0 else 0.0 for x in d])
-    R, Z, P, Lp = np.zeros((m, n)), np.zeros((m, n)), np.empty((m, n)), np.empty((m, n))
-    for e in range(len(w)):
-        for b in range(n):
-            u = np.sqrt(w[e]) * signs[e, b]
-            R[heads[e], b] += u
-            R[tails[e], b] -= u
-    rr, pLp, a, ratio = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
-    for i in range(m):
-        for b in range(n):
-            P[i, b] = inverse[i] * R[i, b]
-            Z[i, b] = -P[i, b]
-            rr[b] += R[i, b] * P[i, b]
+def _conjugate_gradients(A, B, scale, tol):
+    """Solve A X = B for each column of B (m, n), preconditioned by `scale` (m, 1)."""
+    X, R, P = np.zeros_like(B), B.copy(), scale * B
+    rr = (R * P).sum(0)
     stop = tol * tol * rr
-    for _ in range(10 * m):
-        if (rr <= stop).all():
-            break
-        Lp[:] = 0
-        pLp[:] = 0
-        for e in range(len(w)):
-            i, j = heads[e], tails[e]
-            for b in range(n):
-                difference = P[i, b] - P[j, b]
-                current = w[e] * difference
-                Lp[i, b] += current
-                Lp[j, b] -= current
-                pLp[b] += current * difference
-        for b in range(n):
-            a[b] = rr[b] / pLp[b] if pLp[b] > 0 else 0.0
-            ratio[b], rr[b] = rr[b], 0.0
-        for i in range(m):
-            for b in range(n):
-                Z[i, b] += a[b] * P[i, b]
-                R[i, b] -= a[b] * Lp[i, b]
-                rr[b] += inverse[i] * R[i, b] * R[i, b]
-        for b in range(n):
-            ratio[b] = rr[b] / ratio[b] if ratio[b] > 0 else 0.0
-        for i in range(m):
-            for b in range(n):
-                P[i, b] = inverse[i] * R[i, b] + ratio[b] * P[i, b]
-    return Z
-
-
-@njit(cache=True)
-def _add_squared_differences(heads, tails, z, total):
-    for e in range(len(heads)):
-        for b in range(z.shape[1]):
-            total[e] += (z[heads[e], b] - z[tails[e], b]) ** 2
+    while (rr > stop).any():
+        AP = A @ P
+        step = np.where(rr > stop, rr / np.maximum((P * AP).sum(0), 1e-300), 0)
+        X += step * P
+        R -= step * AP
+        new = (R * R * scale).sum(0)
+        P = scale * R + new / np.maximum(rr, 1e-300) * P
+        rr = new
+    return X
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

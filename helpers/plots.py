@@ -90,7 +90,7 @@ def recovery(ours, paper):
     families, models = ours.family.unique(), ours.model.unique()[::-1]
     place = {model: k for k, model in enumerate(models)}
     figure, axes = plt.subplots(
-        1, len(families), figsize=(3 * len(families) + 1.5, 0.27 * len(models) + 1), sharey=True
+        1, len(families), figsize=(3 * len(families) + 1.5, 0.27 * len(models) + 1), sharex=True, sharey=True
     )
     for axis, family in zip(axes, families, strict=True):
         for frame, marker, colour in ((ours, "o", COLOURS["Unrolling"]), (paper, "x", COLOURS["L2G"])):
@@ -178,4 +178,19 @@ def calibration(curves, *, width=4.2):
         axis.scatter(mean, share, 12 * np.log10(count + 1), color=COLOURS["EquivariantL2G"], zorder=3)
         axis.set(title=title, xlabel="edge probability", aspect="equal", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
     axes[0, 0].set_ylabel("share that are edges")
+    return figure
+
+
+def training(frame, panels, sizes):
+    """What training costs and brings: one panel a table, {table: axis settings}, one line a size, 95 % bars."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.1 * len(panels), 3.9))
+    for axis, (table, settings) in zip(axes, panels.items(), strict=True):
+        for size, colour in zip(sizes, sns.color_palette("crest", len(sizes)), strict=True):
+            line = frame[(frame.table == table) & (frame.model == size)]
+            marker = "o" if len(line) < 10 else ""
+            axis.errorbar(line.x, line.value, line.ci, color=colour, marker=marker, ms=4, lw=1.6, label=size)
+        axis.set(**settings)
+        axis.minorticks_off()
+        axis.grid(lw=0.4, alpha=0.5)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(sizes))
     return figure
