@@ -17,11 +17,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import solvers
-from .graphs import FAMILIES, edges, laplacian, n_nodes
+from .graphs import FAMILIES, edges, laplacian
 from .signals import distances, pair_distances, spread
 
 METHODS = ("equivariant", "pds", "exact", "mle", "unrolling")
-SPARSE = ("exact", "pds")  # know candidates
+SPARSE = ("exact", "pds", "unrolling")  # know candidates
 SIGMA2 = 1e-4  # of Eq. (8), for graphs of mean degree 1
 GB = 2**30
 
@@ -39,8 +39,7 @@ class GraphLearner(BaseEstimator):
         likelihood; "exact" or "pds", the paper's convex problem, Eq. (4), solved exactly or by its Algorithm 1;
         "unrolling", the paper's Algorithm 2 without autoencoder.
     prior : the family of graphs a network was trained on: "BA" (hubs), "ER" (no structure), "SBM" (communities),
-        "WS" (small world) or "mixed"; mixed unrolling takes the one whose graph makes the data most likely.
-        For equivariant and unrolling.
+        "WS" (small world) or "mixed". For equivariant; and for unrolling, where mixed is the most likely of the four.
     average_degree : edges a node should have, at least 1; None is 4, or all where there are fewer. For exact and pds.
     min_probability : edges less probable are left out of `adjacency_`; 0 keeps all, each with its expected weight,
         which has the least squared error. For equivariant.
@@ -158,6 +157,11 @@ class GraphLearner(BaseEstimator):
             ("n_independent", (self.n_independent or 1) >= 1, "at least 1, or None for all samples"),
             ("candidates", 1 <= (self.candidates or 1) <= m - 1, several),
             ("method", not self.candidates or self.method in SPARSE, f"candidates= needs one of {', '.join(SPARSE)}"),
+            (
+                "prior",
+                not (self.candidates and self.method == "unrolling" and self.prior == "mixed"),
+                f"unrolling on candidates= needs one of {', '.join(FAMILIES)}",
+            ),
         ):
             if not good:
                 raise ValueError(f"{name}={getattr(self, name)!r}: {wish}")
@@ -214,10 +218,10 @@ class GraphLearner(BaseEstimator):
             w, p = np.ones(1), np.ones(1) if self.method == "equivariant" else None
         elif self.method == "equivariant":
             with torch.no_grad():
-                p, w = _network(f"equivariant-{self.prior.lower()}-*")(y, n)
+                p, w = _network("equivariant", self.prior)(y, n)
             w = p * w
         elif self.method == "unrolling":
-            w = _unroll(y, n, FAMILIES if self.prior == "mixed" else [self.prior])
+            w = self._unrolling(y, pairs)
         elif self.method == "mle":
             if len(zero := pairs[:, y == 0].T):
                 same = self.node_names_[zero[0]].tolist()
@@ -238,6 +242,18 @@ class GraphLearner(BaseEstimator):
         w, theta, certificate = large.learn_edges(y, pairs, self.n_features_in_, average_degree=degree)
         self._say(f"relative duality gap among the candidates {certificate.gap.item():.1e}")
         return large.pds(theta * y, pairs, self.n_features_in_) if self.method == "pds" else w
+
+    def _unrolling(self, y, pairs):
+        """Unrolled weights, for distances in the unit in which the solution of Eq. (4) has a mean degree of 1."""
+        from .large import unroll
+
+        m = self.n_features_in_
+        w = self._convex(y, pairs, min(4, self.candidates or m - 1))
+        y = y * (2 * w.sum() * (m - 1) / m / (w @ y))
+        families = FAMILIES if self.prior == "mixed" else [self.prior]
+        found = [unroll(_network("unrolling", family), y, pairs, m) for family in families]
+        found = [w * ((m - 1) / (w @ y)) for w in found]
+        return max(found, key=lambda w: _log_likelihood(laplacian(w).numpy(), y.numpy())) if found[1:] else found[0]
 
     def _keep(self, w, probability, y, pairs, unit):
         """Give w its most likely scale, w'y = m - number of components, and store it all as matrices."""
@@ -265,27 +281,10 @@ def _memory(n, m, candidates):
 
 
 @cache
-def _network(pattern):
-    """The trained network whose name matches a shell pattern."""
-    from .runs import select
-    from .training import load
+def _network(model, family):
+    from . import runs, training
 
-    (run,) = select(pattern)
-    return load(run)
-
-
-def _unroll(y, n, families):
-    """Unrolled weights (E,), up to a factor, of the family under which y is most likely.
-
-    The networks know graphs of mean degree 1 only; the likelihood says in which unit of y this graph has it.
-    """
-    from .equivariant import likelihood, shrink
-
-    w, m = likelihood(shrink(y, n))[0], n_nodes(len(y))
-    y = y * (2 * w.sum() / m)
-    found = [_network(f"unrolling-{family.lower()}-m20-t20").predict(y.float()).double() for family in families]
-    found = [w * ((m - 1) / (w @ y)) for w in found]
-    return max(found, key=lambda w: _log_likelihood(laplacian(w).numpy(), y.numpy()))
+    return training.load(runs.equivariant(family) if model == "equivariant" else runs.Run(model, family))
 
 
 def _log_likelihood(L, y):
