@@ -268,7 +268,9 @@ class GraphLearner(BaseEstimator):
         w = w * ((m - n_components) / (w @ y.numpy())) / unit**2
         self._probability = None if probability is None else matrix(probability)
         self.adjacency_ = matrix(w if probability is None else np.where(probability >= self.min_probability, w, 0.0))
-        self.laplacian_ = csgraph.laplacian(self.adjacency_)
+        self.laplacian_ = csgraph.laplacian(self.adjacency_, form="array")
+        if self.candidates:
+            self.laplacian_ = self.laplacian_.tocsr()
 
 
 def _memory(n, m, candidates):

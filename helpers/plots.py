@@ -194,3 +194,16 @@ def training(frame, panels, sizes):
         axis.grid(lw=0.4, alpha=0.5)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(sizes))
     return figure
+
+
+def curves(frame, panels, *, width=4.4):
+    """Tidy rows as lines: one panel a table, {table: axis settings}, one line a model, bands for 95 %."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(width * len(panels), 3.4), squeeze=False)
+    for axis, (table, settings) in zip(axes[0], panels.items(), strict=True):
+        for model, line in frame[frame.table == table].groupby("model", sort=False):
+            (drawn,) = axis.plot(line.x, line.value, marker="o", ms=4, lw=1.6, label=model)
+            axis.fill_between(line.x, line.value - line.ci, line.value + line.ci, color=drawn.get_color(), alpha=0.15)
+        axis.set(**settings)
+        axis.legend(fontsize=9)
+        axis.grid(lw=0.4, alpha=0.5)
+    return figure
