@@ -7,7 +7,6 @@ cancel: y -> c y gives w -> w / c. Inside, a batch is stored edges first, (E, B,
 """
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, relu
 
 from .graphs import FAMILIES, degrees, degrees_adjoint, edges, n_nodes, to_matrix, to_vector
-from .signals import SPLITS, covariance_distances, sample_split
+from .signals import covariance_distances, sample_split
 from .solvers import check_distances
 
 N_UPDATES, N_FEATURES = 10, 8
@@ -133,6 +132,8 @@ class EquivariantL2G(nn.Module):
         typical = (p * a).sum(0) / p.sum(0).clamp_min(1e-6) if self.messages else torch.ones_like(a[0])
         ratio = ((w / scale).T.to(x) / typical).clamp_min(1e-4).log()
         weight = typical * self.size(torch.cat([h, ratio[..., None]], -1))[..., 0].clamp(-5, 5).exp()
+        if self.messages:
+            weight = weight * foster(logit, weight * (y * scale).T.to(x), edges, m)
         return logit.T, weight.T * scale.to(x)
 
     def _features(self, w, y, ratio, z, n):
@@ -164,20 +165,13 @@ class EquivariantL2G(nn.Module):
         return probability * weight
 
     def sample_pairs(self, run, split, n, *, epoch=0):
-        """Estimates (n, 4, E), rows w, y, r, N, and graphs (n, E), both float32.
+        """Estimates (n, 4, E), rows w, y, r, N, and graphs (n, E), both float32; graphs without edges are left out.
 
-        The family "mixed" takes all families in turn, and N anew for each 16th of the graphs; m, anew each epoch, is
-        the same for all of them, with fewer graphs where they are large.
+        With fewer graphs in an epoch whose graphs are larger than the run's, for equal work.
         """
-        parts = [run]
-        if run.family == "mixed":
-            rng = np.random.default_rng((run.seed, SPLITS.index(split), epoch))
-            m = int(log_uniform(rng, *SIZES)) if split == "train" else run.n_nodes
-            n = max(16, int(n * min(1, (20 / m) ** 2)) // 16 * 16)
-            groups = enumerate(log_uniform(rng, *SIGNALS, 16).astype(int).tolist())
-            mix = partial(replace, run, n_nodes=m)
-            parts = [mix(family=FAMILIES[k % 4], n_signals=N, seed=16 * run.seed + k) for k, N in groups]
-        pairs = [self._pairs(part, split, n // len(parts), epoch) for part in parts]
+        parts = varied(run, epoch) if split == "train" else [replace(run, family=name) for name in families(run)]
+        share = min(1, (run.n_nodes / parts[0].n_nodes) ** 2) / len(parts)
+        pairs = [self._pairs(part, split, max(1, int(n * share)), epoch) for part in parts]
         return tuple(map(torch.cat, zip(*pairs, strict=True)))
 
     def _pairs(self, run, split, n, epoch):
@@ -212,6 +206,41 @@ class Round(nn.Module):
             node = self.node(torch.cat([node, node.mean(0, keepdim=True).expand_as(node), log_d], -1))
             new = new + node.index_select(0, edges[0]) + node.index_select(0, edges[1])
         return h + self.out(relu(new))
+
+
+def foster(logit, wy, edges, m):
+    """The factor (B,) that gives the graph the scale of the data; logit, w y (E, B).
+
+    Foster: the leverages w r of a connected graph add up to m - 1, with k isolated nodes to m - 1 - k; and y measures r
+    without bias. No leverage is above 1, so w y is cut at 2: nodes in different components are far apart.
+    """
+    nothing = nn.functional.logsigmoid(-logit)  # log-probability that an edge is not there
+    none = nothing.new_zeros(m, nothing.shape[1]).index_add(0, edges[0], nothing).index_add(0, edges[1], nothing)
+    rank = (m - 1 - none.exp().sum(0)).clamp_min(1)
+    return rank / (logit.sigmoid() * wy.clamp_max(2)).sum(0).clamp_min(1e-6)
+
+
+# --- what it learns from -------------------------------------------------------------------------------------------
+
+
+def families(run):
+    return FAMILIES if run.family == "mixed" else (run.family,)
+
+
+def varied(run, epoch, n_parts=16):
+    """The runs that make up one epoch of training: N anew for each, log-uniform from N/10 to 3N of the run.
+
+    Only with doubtful edges among the clear ones are probabilities learned that hold on larger graphs, too. The family
+    "mixed" has all families in turn, N from SIGNALS, and for each epoch an m from SIZES.
+    """
+    rng, mixed = np.random.default_rng((run.seed, epoch)), run.family == "mixed"
+    m = int(log_uniform(rng, *SIZES)) if mixed else run.n_nodes
+    signals = log_uniform(rng, *(SIGNALS if mixed else (run.n_signals / 10, 3 * run.n_signals)), n_parts)
+    names = families(run) * n_parts
+    return [
+        replace(run, family=names[k], n_nodes=m, n_signals=int(N), seed=n_parts * run.seed + k)
+        for k, N in enumerate(signals)
+    ]
 
 
 def log_uniform(rng, low, high, size=None):

@@ -97,7 +97,7 @@ ABLATIONS = {"full model": ()} | {  # of EquivariantL2G (mixed)
 
 def equivariant(family, n_nodes=20, options=()):
     """EquivariantL2G on fresh graphs with shuffled ids; "mixed" has all families, many sizes, N of any order."""
-    epochs = 100 if family == "mixed" or n_nodes > 20 else 50
+    epochs = 70 if family == "mixed" or n_nodes > 20 else 50
     n_train, batch_size = (1024, 32) if n_nodes == 20 else (64, 8)
     return Run(
         "equivariant", family, n_nodes, n_layers=3, n_train=n_train, n_val=64, shuffle=True, epochs=epochs,
