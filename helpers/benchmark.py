@@ -6,7 +6,7 @@ from functools import partial
 from .graphs import n_nodes
 from .runs import RUNS, Run, deepgraph, equivariant, glad, unrolling_slow
 from .signals import covariance_distances, sample_split
-from .solvers import admm, grid_search, inverse_covariance, laplacian_mle, pds
+from .solvers import admm, exact, grid_search, inverse_covariance, laplacian_mle, pds
 from .training import load_or_train
 
 N_TEST = 64
@@ -96,8 +96,11 @@ def references():
 
 
 def at_signals(n_signals, family="BA"):
-    """The methods of notebook 09 for data of `n_signals` signals: PDS tuned on such data, networks trained on such
-    data or, in brackets, on 3,000 signals; EquivariantL2G is the one mixed model, told N."""
+    """The methods of notebook 09 for data of `n_signals` signals.
+
+    PDS (its exact optimum) is tuned and the networks are trained on such data or, in brackets, on 3,000 signals;
+    EquivariantL2G is the one mixed model, told N.
+    """
     alpha, beta = tuned(family, n_signals=n_signals)
     usual = {"Unrolling": Run("unrolling", family), "L2G": Run("l2g", family)}
     runs = {f"{name} (trained at 3,000)": run for name, run in usual.items()} | usual
@@ -105,7 +108,7 @@ def at_signals(n_signals, family="BA"):
         runs |= {name: replace(run, n_signals=n_signals, epochs=30) for name, run in usual.items()}
     networks = {name: from_distances(load_or_train(RUNS[run.name]).predict) for name, run in runs.items()}
     return {
-        "PDS": from_distances(partial(pds, alpha=alpha, beta=beta)),
+        "PDS": from_distances(partial(exact, alpha=alpha, beta=beta)),
         "Laplacian maximum likelihood": references()["Laplacian maximum likelihood"],
         **networks,
         "EquivariantL2G": refined("mixed", n_signals),

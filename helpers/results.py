@@ -21,6 +21,11 @@ def row(table, family, metric, model, values):
     return dict(zip(COLUMNS, (table, family, metric, model, value, ci), strict=True))
 
 
+def single(table, family, metric, model, value):
+    """One number of a table that is no mean."""
+    return dict(zip(COLUMNS, (table, family, metric, model, value, float("nan")), strict=True))
+
+
 def write(name, rows):
     """Write data/results/<name>.csv, six significant digits; returns the table as a frame.
 

@@ -18,7 +18,10 @@ from .graphs import FAMILIES
 from .rivals.glad import NUMERICS
 
 N_LAYERS = (2, 5, 10, 15, 20, 30)  # of Figure 3b
-WIDTH = (("n_decoder", 200),)  # keeps the checkpoint of an L2G on 100 nodes under 10 MB
+WIDTH = (
+    ("n_decoder", 50),
+    ("correction", True),
+)  # on 50 and 100 nodes: small files; the graph passes beside the decoder
 SIGMA2 = tuple(float(f"1e{k}") for k in range(-4, 5))  # of Figure 2
 N_SIGNALS = (10, 30, 100, 300, 1000, 3000, 10_000)  # of notebook 09
 
