@@ -16,12 +16,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from . import solvers
+from . import large, solvers
 from .graphs import FAMILIES, edges, laplacian
 from .signals import distances, pair_distances, spread
 
 METHODS = ("equivariant", "pds", "exact", "mle", "unrolling")
-SPARSE = ("exact", "pds", "unrolling")  # know candidates
+SPARSE = ("equivariant", "exact", "pds", "unrolling")  # know candidates
 SIGMA2 = 1e-4  # of Eq. (8), for graphs of mean degree 1
 GB = 2**30
 
@@ -168,14 +168,15 @@ class GraphLearner(BaseEstimator):
 
     def _check_memory(self, n, m):
         """Say what memory is needed; if there is less, MemoryError and what would fit."""
-        free, needed = psutil.virtual_memory().available / GB, _memory(n, m, self.candidates) / GB
+        method = self.method if self.method in SPARSE else "equivariant"
+        need = {k: _memory(n, m, k, method) / GB for k in (self.candidates, 100, 50, 30, 20, 10, 5)}
+        free, needed = psutil.virtual_memory().available / GB, need.pop(self.candidates)
         self._say(f"{m:,} nodes, {n:,} samples: about {needed:.2g} GB of memory, {free:.2g} GB are free")
         if needed > free:
-            fewer = [k for k in (100, 50, 30, 20, 10, 5) if k < (self.candidates or m) and _memory(n, m, k) < free * GB]
-            remedy = "take fewer samples or nodes"
-            if fewer:
-                method = "" if self.method in SPARSE else "method='exact' with "
-                remedy = f"{method}candidates={fewer[0]} needs {_memory(n, m, fewer[0]) / GB:.2g} GB"
+            fits = [
+                f"method={method!r}, candidates={k} needs {x:.2g} GB" for k, x in need.items() if k < m and x <= free
+            ]
+            remedy = fits[0] if fits else "take fewer samples or nodes"
             raise MemoryError(f"{m:,} nodes need about {needed:.2g} GB, {free:.2g} GB are free: {remedy}")
 
     def _say(self, text):
@@ -198,10 +199,8 @@ class GraphLearner(BaseEstimator):
         """The pairs of nodes considered, (2, E), and their distances, (E,)."""
         pairs, start = edges(X.shape[1]), time.perf_counter()
         if self.candidates:
-            from .large import candidate_edges
-
             seed = check_random_state(self.random_state).randint(2**31)
-            pairs, _ = candidate_edges(X, self.candidates, seed=seed)
+            pairs, _ = large.candidate_edges(X, self.candidates, seed=seed)
         y = self._distances(X, pairs)
         self._say(f"{len(y):,} pairs of nodes in {time.perf_counter() - start:.1f} s")
         return pairs, y
@@ -217,9 +216,7 @@ class GraphLearner(BaseEstimator):
         if m == 2:  # one edge, whose weight is a matter of scale
             w, p = np.ones(1), np.ones(1) if self.method == "equivariant" else None
         elif self.method == "equivariant":
-            with torch.no_grad():
-                p, w = _network("equivariant", self.prior)(y, n)
-            w = p * w
+            p, w = self._equivariant(y, pairs, n)
         elif self.method == "unrolling":
             w = self._unrolling(y, pairs)
         elif self.method == "mle":
@@ -232,26 +229,31 @@ class GraphLearner(BaseEstimator):
         self._say(f"{self.method} in {time.perf_counter() - start:.1f} s")
         return np.asarray(w), None if p is None else np.asarray(p)
 
+    def _equivariant(self, y, pairs, n):
+        network = _network("equivariant", self.prior)
+        if self.candidates:
+            p, w = large.refine(network, y, pairs, self.n_features_in_, n)
+        else:
+            with torch.no_grad():
+                p, w = network(y, n)
+        return p, p * w
+
     def _convex(self, y, pairs, degree):
         """Solution of Eq. (4) of the wished degree."""
         if not self.candidates:
             w, theta = solvers.learn(y, degree)
             return solvers.pds(theta * y) if self.method == "pds" else w
-        from . import large
-
         w, theta, certificate = large.learn_edges(y, pairs, self.n_features_in_, average_degree=degree)
         self._say(f"relative duality gap among the candidates {certificate.gap.item():.1e}")
         return large.pds(theta * y, pairs, self.n_features_in_) if self.method == "pds" else w
 
     def _unrolling(self, y, pairs):
         """Unrolled weights, for distances in the unit in which the solution of Eq. (4) has a mean degree of 1."""
-        from .large import unroll
-
         m = self.n_features_in_
         w = self._convex(y, pairs, min(4, self.candidates or m - 1))
         y = y * (2 * w.sum() * (m - 1) / m / (w @ y))
         families = FAMILIES if self.prior == "mixed" else [self.prior]
-        found = [unroll(_network("unrolling", family), y, pairs, m) for family in families]
+        found = [large.unroll(_network("unrolling", family), y, pairs, m) for family in families]
         found = [w * ((m - 1) / (w @ y)) for w in found]
         return max(found, key=lambda w: _log_likelihood(laplacian(w).numpy(), y.numpy())) if found[1:] else found[0]
 
@@ -273,13 +275,12 @@ class GraphLearner(BaseEstimator):
             self.laplacian_ = self.laplacian_.tocsr()
 
 
-def _memory(n, m, candidates):
+def _memory(n, m, candidates, method):
     """Bytes that fit needs at its peak, beside X."""
     if not candidates:
         return 8 * (3 * n * m + 60 * m * m)  # measured with m = 150 to 600: 24 to 58
-    from .large import estimate_memory
-
-    return estimate_memory(m, n, candidates)
+    network = 800 * m * candidates + 24 * min(m, 2000) ** 2 if method == "equivariant" else 0
+    return large.estimate_memory(m, n, candidates) + network
 
 
 @cache
