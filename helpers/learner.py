@@ -47,7 +47,7 @@ class GraphLearner(BaseEstimator):
     standardise : divide each column by its standard deviation. Needed where columns have different units; otherwise
         the spread of a column is information (a node with few neighbours varies more) and better kept.
     robust : keep outliers and heavy tails from dominating: medians replace means, samples are brought to one size, and
-        differences beyond 3 standard deviations are clipped.
+        differences beyond 3 standard deviations are clipped. Not for columns that rest at one value most of the time.
     n_independent : how many independent samples X is worth; None is all of them. Fewer if rows follow each other in
         time: the probabilities are only as good as this number.
     candidates : None considers all pairs of nodes. A number considers each node's so many nearest ones only, for graphs
@@ -151,17 +151,17 @@ class GraphLearner(BaseEstimator):
     # --- the steps of fit ---------------------------------------------------------------------------------------
 
     def _check_options(self, m):
-        family = f"with candidates= choose one of {', '.join(FAMILIES)}"
-        several = f"between 1 and n_nodes - 1 = {m - 1}, or None"
+        degree, k, n = self.average_degree, self.candidates, self.n_independent
+        family, several = ", ".join(FAMILIES), f"between 1 and n_nodes - 1 = {m - 1}, or None"
         for name, good, wish in (
             ("method", self.method in METHODS, f"choose one of {', '.join(METHODS)}"),
-            ("prior", self.prior in (*FAMILIES, "mixed"), f"choose one of {', '.join(FAMILIES)}, mixed"),
-            ("average_degree", 1 <= (self.average_degree or 1) <= m - 1, several),
+            ("prior", self.prior in (*FAMILIES, "mixed"), f"choose one of {family}, mixed"),
+            ("average_degree", degree is None or 1 <= degree <= m - 1, several),
             ("min_probability", 0 <= self.min_probability <= 1, "between 0 and 1"),
-            ("n_independent", (self.n_independent or 1) >= 1, "at least 1, or None for all samples"),
-            ("candidates", 1 <= (self.candidates or 1) <= m - 1, several),
-            ("method", not self.candidates or self.method in SPARSE, f"candidates= needs one of {', '.join(SPARSE)}"),
-            ("prior", not (self.candidates and (self.method, self.prior) == ("unrolling", "mixed")), family),
+            ("n_independent", n is None or n >= 1, "at least 1, or None for all samples"),
+            ("candidates", k is None or 1 <= k <= m - 1, several),
+            ("method", not k or self.method in SPARSE, f"candidates= needs one of {', '.join(SPARSE)}"),
+            ("prior", not k or (self.method, self.prior) != ("unrolling", "mixed"), f"with candidates= {family}"),
         ):
             if not good:
                 raise ValueError(f"{name}={getattr(self, name)!r}: {wish}")
@@ -173,10 +173,8 @@ class GraphLearner(BaseEstimator):
         free, needed = psutil.virtual_memory().available / GB, need.pop(self.candidates)
         self._say(f"{m:,} nodes, {n:,} samples: about {needed:.2g} GB of memory, {free:.2g} GB are free")
         if needed > free:
-            fits = [
-                f"method={method!r}, candidates={k} needs {x:.2g} GB" for k, x in need.items() if k < m and x <= free
-            ]
-            remedy = fits[0] if fits else "take fewer samples or nodes"
+            k = next((k for k, x in need.items() if k < m and x <= free), None)
+            remedy = f"method={method!r}, candidates={k} needs {need[k]:.2g} GB" if k else "take fewer samples or nodes"
             raise MemoryError(f"{m:,} nodes need about {needed:.2g} GB, {free:.2g} GB are free: {remedy}")
 
     def _say(self, text):
@@ -197,18 +195,19 @@ class GraphLearner(BaseEstimator):
 
     def _pairs(self, X):
         """The pairs of nodes considered, (2, E), and their distances, (E,)."""
-        pairs, start = edges(X.shape[1]), time.perf_counter()
+        start = time.perf_counter()
         if self.candidates:
             seed = check_random_state(self.random_state).randint(2**31)
-            pairs, _ = large.candidate_edges(X, self.candidates, seed=seed)
-        y = self._distances(X, pairs)
+            pairs, y = large.candidate_edges(X, self.candidates, seed=seed)
+        else:
+            pairs, y = edges(X.shape[1]), None
+        y = self._distances(X, pairs) if y is None or self.robust else y
         self._say(f"{len(y):,} pairs of nodes in {time.perf_counter() - start:.1f} s")
-        return pairs, y
+        return pairs, y * (len(X) / (len(X) - bool(self.centre)))  # a mean that was estimated costs a sample
 
     def _distances(self, X, pairs):
-        complete = X.shape[1] > 2 and len(pairs[0]) == X.shape[1] * (X.shape[1] - 1) // 2
-        y = distances(X) if complete and not self.robust else pair_distances(X, pairs, robust=self.robust)
-        return y * len(X) / max(1, len(X) - bool(self.centre))
+        plain = not self.robust and X.shape[1] > 2
+        return distances(X) if plain else pair_distances(X, pairs, robust=self.robust)
 
     def _learn(self, y, pairs, n):
         """Expected weights of the pairs, (E,), up to a factor, and the probabilities of edges, (E,) or None."""
@@ -280,7 +279,7 @@ def _memory(n, m, candidates, method):
     if not candidates:
         return 8 * (3 * n * m + 60 * m * m)  # measured with m = 150 to 600: 24 to 58
     network = 800 * m * candidates + 24 * min(m, 2000) ** 2 if method == "equivariant" else 0
-    return large.estimate_memory(m, n, candidates) + network
+    return large.estimate_memory(m, n, candidates) + 8 * 3 * n * m + network
 
 
 @cache
