@@ -3,10 +3,13 @@
 from dataclasses import replace
 from functools import partial
 
-from .graphs import n_nodes
+import torch
+
+from .graphs import edges, n_nodes
+from .large import unroll
 from .runs import RUNS, Run, deepgraph, equivariant, glad, unrolling_slow
 from .signals import covariance_distances, sample_split
-from .solvers import admm, exact, grid_search, inverse_covariance, laplacian_mle, pds
+from .solvers import admm, exact, grid_search, inverse_covariance, laplacian_mle, pds, safe_step
 from .training import load_or_train
 
 N_TEST = 64
@@ -119,3 +122,18 @@ def refined(family, n_signals=3000):
     """EquivariantL2G trained on one family, or on "mixed"."""
     model = load_or_train(RUNS[equivariant(family).name])
     return from_distances(partial(model.predict, n_signals=n_signals))
+
+
+def moved(n_nodes, family="BA"):
+    """Unrolling trained on 20 nodes as callables on distances of `n_nodes` nodes: as it is, and by two rules.
+
+    The first shrinks its steps like the largest step that is safe for PDS, the second is that of `large.unroll`.
+    """
+    plain, smaller = (load_or_train(RUNS[Run("unrolling", family).name]).double() for _ in range(2))
+    smaller.theta.data[:, 2] *= safe_step(n_nodes) / safe_step(20)
+    pairs = edges(n_nodes)
+    return {
+        "Unrolling (m=20)": plain.predict,
+        "Unrolling (m=20, smaller steps)": smaller.predict,
+        "Unrolling (m=20, scaled degrees)": lambda y: torch.stack([unroll(plain, x, pairs, n_nodes) for x in y]),
+    }
