@@ -325,7 +325,7 @@ def refine(model, y, edges, n_nodes, n_signals, *, n_updates=30, seed=0):
     """
     n_signals = torch.tensor([float(n_signals)], dtype=torch.float64)
     y = shrink(torch.as_tensor(y).double()[None], n_signals)[0]
-    w = learn_edges(y, edges, n_nodes, average_degree=min(4, 2 * len(y) / n_nodes)).w
+    w = learn_edges(y, edges, n_nodes, average_degree=min(4, len(y) / n_nodes), degree_tol=0.2).w  # a start
     w = torch.maximum(w * ((n_nodes - 1) / (w @ y)), 0.01 / (n_nodes * y))
     pieces = connected_components(coo_array((w, tuple(edges.numpy())), shape=(n_nodes, n_nodes)), directed=False)[1]
 

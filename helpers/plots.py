@@ -197,13 +197,16 @@ def training(frame, panels, sizes):
 
 
 def curves(frame, panels, *, width=4.4):
-    """Tidy rows as lines: one panel a table, {table: axis settings}, one line a model, bands for 95 %."""
-    figure, axes = plt.subplots(1, len(panels), figsize=(width * len(panels), 3.4), squeeze=False)
+    """Shares against x, on a log scale: one panel a table, {table: {"xlabel", "ticks"}}, one line a model."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(width * len(panels), 3.4), squeeze=False, sharey=True)
     for axis, (table, settings) in zip(axes[0], panels.items(), strict=True):
         for model, line in frame[frame.table == table].groupby("model", sort=False):
             (drawn,) = axis.plot(line.x, line.value, marker="o", ms=4, lw=1.6, label=model)
             axis.fill_between(line.x, line.value - line.ci, line.value + line.ci, color=drawn.get_color(), alpha=0.15)
-        axis.set(**settings)
+        axis.set(xscale="log", ylim=(0, 1.03), xlabel=settings["xlabel"])
+        axis.set_xticks(settings["ticks"], settings["ticks"])
+        axis.minorticks_off()
         axis.legend(fontsize=9)
         axis.grid(lw=0.4, alpha=0.5)
+    axes[0, 0].set_ylabel(frame.metric.iloc[0])
     return figure
