@@ -16,11 +16,13 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.neighbors import NearestNeighbors
 from torch.nn.functional import leaky_relu
 
+from .equivariant import shrink
 from .graphs import degrees, degrees_adjoint, spawn
 from .kernels import dual_newton, mean_squared_differences
 from .solvers import Certificate, _warn, certificate, check_problem, pds_step
 
 EXACT_SEARCH = 10_000  # up to so many nodes all distances are looked at, in slices
+DENSE = 2_000  # up to so many nodes a matrix is inverted for effective resistances
 PROBES = 16  # right-hand sides solved at a time
 
 
@@ -333,6 +335,34 @@ def likelihood(y, edges, n_nodes, *, n_updates=60, n_probes=64, seed=0):
     for child in seeds[1:]:
         w = w * effective_resistances(w, edges, n_nodes, n_probes=n_probes, seed=child) / y
     return w, effective_resistances(w, edges, n_nodes, n_probes=n_probes, seed=seeds[0])
+
+
+@torch.no_grad()
+def refine(model, y, edges, n_nodes, n_signals, *, n_updates=30, seed=0):
+    """A trained `EquivariantL2G` on candidates: y (E,) -> probability and weight of each, (E,).
+
+    The likelihood restricted to the candidates, by `n_updates` of w <- w r / y from the solution of Eq. (4) (one has to
+    be patient, there is no inverse covariance to start from), then the network's message passing on the same list.
+    Resistances are exact up to 2,000 nodes and sketched beyond, see `effective_resistances`.
+    """
+    n_signals = torch.tensor([float(n_signals)], dtype=torch.float64)
+    y = shrink(torch.as_tensor(y).double()[None], n_signals)[0]
+    w = learn_edges(y, edges, n_nodes, average_degree=min(4, len(y) / n_nodes), degree_tol=0.2).w  # a start
+    w = torch.maximum(w * ((n_nodes - 1) / (w @ y)), 0.01 / (n_nodes * y))
+    pieces = connected_components(coo_array((w, tuple(edges.numpy())), shape=(n_nodes, n_nodes)), directed=False)[1]
+
+    def resistances(w):
+        if n_nodes > DENSE:
+            return effective_resistances(w, edges, n_nodes, seed=seed)
+        L = torch.diag(degrees(w, edges, n_nodes)).index_put(tuple(edges), -w).index_put(tuple(edges.flip(0)), -w)
+        same = torch.from_numpy(pieces[:, None] == pieces).double()
+        Sigma = torch.linalg.inv(L + same / same.sum(0))
+        return degrees_adjoint(Sigma.diagonal(), edges) - 2 * Sigma[tuple(edges)]
+
+    for _ in range(n_updates):
+        w = w * resistances(w) / y
+    answer = model.refine(w[None], y[None], resistances(w)[None], n_signals, edges, n_nodes)
+    return tuple(x[0].to(y) for x in answer)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

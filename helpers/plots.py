@@ -147,6 +147,30 @@ def convergence(frame, panels, *, width=4.4, height=3.7, rows=1):
     return figure
 
 
+def network(graph, *, axis=None, positions=None, labels=None, seed=0):
+    """A `networkx.Graph`: width is weight, and an edge is the fainter the less probable it is.
+
+    positions : {node: (x, y)}; None puts connected nodes close to each other, starting from `seed`
+    labels : write the nodes' names; None does for up to 50 nodes
+    """
+    axis = plt.subplots(figsize=(6, 5))[1] if axis is None else axis
+    if positions is None:
+        positions = nx.spring_layout(graph, seed=seed, k=1.6 / len(graph) ** 0.5, weight=None)
+    data = [d for *_, d in graph.edges(data=True)]
+    widths = np.array([d["weight"] for d in data])
+    alpha = [d.get("probability", 1.0) for d in data]
+    if data:
+        widths = 0.5 + 2.5 * widths / widths.max()
+        nx.draw_networkx_edges(graph, positions, ax=axis, width=widths, alpha=alpha, edge_color="#444444")
+    nx.draw_networkx_nodes(graph, positions, ax=axis, node_size=35, node_color=COLOURS["L2G"], edgecolors="white")
+    if len(graph) <= 50 if labels is None else labels:
+        for node, place in positions.items():
+            axis.annotate(node, place, (0, 5), textcoords="offset points", ha="center", fontsize=8)
+    axis.margins(0.08)
+    axis.axis("off")
+    return axis.figure
+
+
 def calibration(curves, *, width=4.2):
     """Reliability diagrams: share of true edges against mean probability of a bin, {title: (mean, share, count)}.
 
@@ -280,3 +304,19 @@ def stability(panels, source):
         axes[0, 0].plot([], [], marker, color=COLOURS.get(colour, "0.3"), label=label)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return _signed(figure, source)
+
+
+def curves(frame, panels, *, width=4.4):
+    """Shares against x, on a log scale: one panel a table, {table: {"xlabel", "ticks"}}, one line a model."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(width * len(panels), 3.4), squeeze=False, sharey=True)
+    for axis, (table, settings) in zip(axes[0], panels.items(), strict=True):
+        for model, line in frame[frame.table == table].groupby("model", sort=False):
+            (drawn,) = axis.plot(line.x, line.value, marker="o", ms=4, lw=1.6, label=model)
+            axis.fill_between(line.x, line.value - line.ci, line.value + line.ci, color=drawn.get_color(), alpha=0.15)
+        axis.set(xscale="log", ylim=(0, 1.03), xlabel=settings["xlabel"])
+        axis.set_xticks(settings["ticks"], settings["ticks"])
+        axis.minorticks_off()
+        axis.legend(fontsize=9)
+        axis.grid(lw=0.4, alpha=0.5)
+    axes[0, 0].set_ylabel(frame.metric.iloc[0])
+    return figure

@@ -3,10 +3,13 @@
 import numpy as np
 import torch
 from joblib import Parallel, delayed
+from scipy import stats
 
 from .graphs import CHUNK, laplacian, n_nodes, sample_graphs, spawn, to_matrix, to_vector
 
 SPLITS = ("train", "val", "test")
+CUT = 3.0  # robust standard deviations at which a difference is clipped
+BLOCK = 2**22  # differences held at a time
 
 
 def distances(X):
@@ -41,6 +44,27 @@ def standardised(X):
 def correlations(y):
     """Second moments of the standardised signals that have distances y, 1 - y/2: (..., E) -> (..., m, m)."""
     return 1 - to_matrix(y) / 2
+
+
+def pair_distances(X, pairs, *, robust=False):
+    """y of the pairs (2, E) only: X (n_signals, m) -> (E,) float64; robust: see `spread`."""
+    X = np.ascontiguousarray(np.asarray(X, dtype=np.float64).T)
+    blocks = np.array_split(np.asarray(pairs), -(-X.shape[1] * len(pairs[0]) // BLOCK), 1)
+    return torch.from_numpy(np.concatenate([spread((X[i] - X[j]).T, robust=robust) ** 2 for i, j in blocks]))
+
+
+def spread(D, *, robust=False):
+    """Root mean square of each column; robust: of its entries clipped at 3 of what the median says it is.
+
+    Both estimate the standard deviation of normal columns of mean 0. A column that is 0 more often than not has no
+    median to clip by, and keeps the root mean square.
+    """
+    squares = D * D
+    if robust:
+        bound = CUT**2 * np.median(squares, 0) / stats.norm.ppf(0.75) ** 2
+        kept = stats.chi2.cdf(CUT**2, 3) + CUT**2 * stats.chi2.sf(CUT**2, 1)  # E min(z^2, CUT^2), z normal
+        squares = np.where(bound > 0, np.minimum(squares, bound) / kept, squares)
+    return np.sqrt(squares.mean(0))
 
 
 def sample_signals(w, n_signals=3000, sigma2=1e-4, *, seed):
