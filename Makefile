@@ -19,7 +19,7 @@ EXECUTE := -m nbconvert --to notebook --execute --inplace --log-level=ERROR \
 	--KernelManager.transport_encryption=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test train lint format clean
+.PHONY: help setup reproduce test train data lint format clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,9 @@ test: setup ## run the unit tests, then every notebook against its stored output
 
 train: setup ## train every run again, JOBS=2 at a time
 	$(VENV) -m helpers.runs train --retrain --jobs $(JOBS)
+
+data: setup ## compare the shipped statistics of real data with the raw files in L2G_RAW or data/raw
+	$(VENV) -m helpers.datasets
 
 lint: setup ## check code and notebooks with ruff
 	$(VENV) -m ruff check .

@@ -26,9 +26,9 @@ def from_distances(estimate):
     return lambda S: estimate(covariance_distances(S).float())
 
 
-def tuned(family, **changes):
-    """(alpha, beta) of least GMSE on training graphs."""
-    S, w = sample_split(replace(Run("l2g", family), **changes), "train", N_TUNE)
+def tuned(family, n=N_TUNE, **changes):
+    """(alpha, beta) of least GMSE on n training graphs."""
+    S, w = sample_split(replace(Run("l2g", family), **changes), "train", n)
     grid = grid_search(covariance_distances(S), w.double())
     return grid.alpha, grid.beta
 

@@ -119,12 +119,13 @@ class EquivariantL2G(nn.Module):
     def _refine(self, w, y, r, n_signals, edges, m):
         n = n_signals[:, None] if self.signals else torch.full_like(w[:, :1], 1000.0)
         d = degrees(w, edges, m)
-        z = w * (n / (d[:, edges[0]] * d[:, edges[1]] + w**2)).sqrt()  # over its error as of an inverse covariance
+        error = ((d[:, edges[0]] * d[:, edges[1]] + w**2) / n).sqrt()  # of w as an entry of an inverse covariance
+        z = torch.where(w > 0, w / error, 0)
         a = w * z**2 / (z**2 + 9)  # without most of the many small weights that are noise
         scale = 2 * a.sum(-1, keepdim=True) / m  # mean degree: carries the unit of w
         x = self._features(w / scale, y * scale, r / y, z, n).to(self.embed.weight)
         a, h = (a / scale).T.to(x), self.embed(x)
-        d = degrees(a.T, edges, m).T
+        d = degrees(a.T, edges, m).T.clamp_min(1e-9)  # a node without candidates has no degree
         for round in self.rounds:
             h = round(h, a, d, edges)
         logit = self.edge(h)[..., 0]

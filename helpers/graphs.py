@@ -85,6 +85,11 @@ def renumber(w, order):
     return to_vector(to_matrix(w)[..., order[:, None], order])
 
 
+def in_order(estimate, y, order):
+    """What `estimate` makes of y (..., E) when shown the nodes in another order, put back in theirs: (..., E)."""
+    return renumber(estimate(renumber(y, order)), order.argsort())
+
+
 # --- random families -----------------------------------------------------------------------------------------------
 
 

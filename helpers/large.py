@@ -18,7 +18,7 @@ from torch.nn.functional import leaky_relu
 from tqdm.auto import tqdm
 
 from .equivariant import shrink
-from .graphs import degrees, degrees_adjoint
+from .graphs import degrees, degrees_adjoint, spawn
 from .kernels import dual_newton, mean_squared_differences
 from .solvers import Certificate, _warn, certificate, check_problem, pds_step
 
@@ -143,6 +143,13 @@ def exact(y, edges, n_nodes, alpha=1.0, beta=1.0, *, tol=1e-20):
     return _solve(y, edges, _start(y, edges, n_nodes), tol) * (alpha / beta).sqrt()
 
 
+def adjacency(w, edges, n_nodes):
+    """Symmetric sparse matrix (m, m) of the weights (E,) that are not zero."""
+    W = coo_array((np.asarray(w), tuple(np.asarray(edges))), shape=(n_nodes, n_nodes)).tocsr()
+    W.eliminate_zeros()
+    return W + W.T
+
+
 class Learned(NamedTuple):
     """Weights (E,), theta, and the certificate of the restricted problem for theta y, alpha = beta = 1."""
 
@@ -179,7 +186,7 @@ def _path(y, edges, m, wishes, tol, degree_tol):
     lam = _start(theta * y, edges, m)
 
     def solve():
-        w = _solve(theta * y, edges, lam, tol, 7)
+        w = _solve(theta * y, edges, lam, tol, 6)
         seen[math.log(theta)] = degree = 2 * (w > 1e-6 * w.max()).sum().item() / m
         return w, degree
 
@@ -201,7 +208,7 @@ def _next_log_theta(seen, target):
     """Where log degree, which falls with log theta, should meet `target`, given {log theta: degree}; None: nowhere."""
     x = sorted(seen)
     f = [math.log(seen[k]) - target for k in x]
-    k = sum(value > 0 for value in f)  # so many are too dense
+    k = max((n + 1 for n, value in enumerate(f) if value > 0), default=0)  # the last that is too dense, and one
     if 0 < k < len(x):
         share = f[k - 1] / (f[k - 1] - f[k])
         return None if x[k] - x[k - 1] < 1e-9 else x[k - 1] + min(max(share, 0.1), 0.9) * (x[k] - x[k - 1])
@@ -282,10 +289,8 @@ def effective_resistances(w, edges, n_nodes, *, n_probes=64, seed=0, tol=1e-3):
     components.
     """
     w, (i, j) = torch.as_tensor(w).detach().double().numpy(), torch.as_tensor(edges).numpy()
-    W = coo_array((w, (i, j)), shape=(n_nodes, n_nodes)).tocsr()
-    W.eliminate_zeros()
-    component, W = connected_components(W, directed=False)[1], W + W.T
-    d, on = W.sum(1), np.flatnonzero(w > 0)
+    W = adjacency(w, edges, n_nodes)
+    component, d, on = connected_components(W, directed=False)[1], W.sum(1), np.flatnonzero(w > 0)
     L = (diags_array(d) - W).tocsr()
     inverse = np.divide(1, d, out=np.zeros_like(d), where=d > 0)
     r, rng = inverse[i] + inverse[j] - 2 * w * inverse[i] * inverse[j], np.random.default_rng(seed)
@@ -305,7 +310,9 @@ def _conjugate_gradients(A, B, scale, tol):
     X, R, P = np.zeros_like(B), B.copy(), scale * B
     rr = (R * P).sum(0)
     stop = tol * tol * rr
-    while (rr > stop).any():
+    for _ in range(10 * len(B)):
+        if not (rr > stop).any():
+            break
         AP = A @ P
         step = np.where(rr > stop, rr / np.maximum((P * AP).sum(0), 1e-300), 0)
         X += step * P
@@ -344,14 +351,29 @@ def refine(model, y, edges, n_nodes, n_signals, *, n_updates=30, seed=0, progres
     return tuple(x[0].to(y) for x in answer)
 
 
+def likelihood(y, edges, n_nodes, *, n_updates=60, n_probes=64, seed=0):
+    """`solvers.laplacian_mle` on candidates, roughly: w > 0 and its effective resistances r, each (E,).
+
+    `n_updates` of w <- w r / y, each of which increases the likelihood; r is sketched with new probes every time. The
+    solution has r <= y, and r = y where w > 0; small weights vanish only slowly.
+    """
+    y, edges = _check(y, edges, n_nodes)
+    if not (y > 0).all():
+        raise ValueError("y has a zero: for two nodes that always agree the most likely weight is infinite")
+    w, seeds = (n_nodes - 1) / (len(y) * y), spawn(seed, n_updates + 1)
+    for child in seeds[1:]:
+        w = w * effective_resistances(w, edges, n_nodes, n_probes=n_probes, seed=child) / y
+    return w, effective_resistances(w, edges, n_nodes, n_probes=n_probes, seed=seeds[0])
+
+
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
 def estimate_memory(n_nodes, n_signals, n_candidates):
-    """Bytes that `candidate_edges` and `learn_edges` hold at their peak, beside X itself; an upper estimate.
+    """Bytes that X in float32, `candidate_edges` and `learn_edges` hold at their peak; an upper estimate.
 
-    The search holds the points twice (as centred copy and in the index of faiss) and the neighbours of each; the
+    The search holds the points three times (X, centred, and in the index of faiss) and the neighbours of each; the
     solver some ten numbers a candidate edge, of which there are at most n_nodes * n_candidates.
     """
-    search = n_nodes * (2 * 4 * n_signals + 12 * (n_candidates + 1))
+    search = n_nodes * (3 * 4 * n_signals + 12 * (n_candidates + 1))
     return search + n_nodes * n_candidates * 8 * 10

@@ -6,6 +6,7 @@ Results are float64 tensors of the leading shape, on the CPU. What is undefined 
 
 import warnings
 from functools import lru_cache
+from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -162,10 +163,7 @@ def community_score(a, *, blocks=None):
     blocks, m = torch.as_tensor(blocks), n_nodes(a.shape[-1])
     if blocks.ndim < 1 or blocks.shape[-1] != m or blocks.shape[:-1] not in ((), a.shape[:-1]):
         raise ValueError(f"blocks has shape {tuple(blocks.shape)}: ({m},) or {(*a.shape[:-1], m)} is needed")
-    d = degrees(a)
-    total = d.sum(-1)  # twice the number of edges; 0 gives the NaN
-    surplus = to_matrix(a) - d[..., :, None] * d[..., None, :] / total[..., None, None]
-    return (surplus * (blocks[..., :, None] == blocks[..., None, :])).sum((-2, -1)) / total
+    return modularity(a, blocks)
 
 
 def _greedy_modularity(row):
@@ -408,3 +406,63 @@ def _each_graph(f, *batches):
     """The number f(row, ...) of every row of (..., k) tensors: (...)."""
     rows = zip(*(b.reshape(-1, b.shape[-1]).numpy() for b in batches), strict=True)
     return torch.tensor([f(*r) for r in rows], dtype=torch.float64).reshape(batches[0].shape[:-1])
+
+
+# --- known groups of nodes, known groups of graphs ----------------------------------------------------------
+
+
+def modularity(w, blocks):
+    """Newman's modularity of the partition `blocks` (m,) or (..., m) of weighted graphs: (..., E) -> (...)."""
+    d, blocks = degrees(w), torch.as_tensor(blocks)
+    total = d.sum(-1)  # twice the weight of all edges; 0 gives a NaN
+    surplus = to_matrix(w) - d[..., :, None] * d[..., None, :] / total[..., None, None]
+    return (surplus * (blocks[..., :, None] == blocks[..., None, :])).sum((-2, -1)) / total
+
+
+def within_share(w, blocks):
+    """Share of the weight on edges within the blocks (m,): (..., E) -> (...)."""
+    blocks = torch.as_tensor(blocks)
+    return (to_matrix(w) * (blocks[:, None] == blocks)).sum((-2, -1)) / (2 * w.sum(-1))
+
+
+def relabelled(statistic, w, blocks, *, seed, n=999):
+    """`statistic(w, blocks)` for n random relabellings of the nodes of one graph: (n,)."""
+    rng, blocks = np.random.default_rng(seed), np.asarray(blocks)
+    return torch.stack([statistic(w, rng.permutation(blocks)) for _ in range(n)])
+
+
+def rank_of(w, k):
+    """The rank, 1 for the heaviest, of edge k in each graph (..., E): (...)."""
+    return (w > w[..., k : k + 1]).sum(-1) + 1
+
+
+class GroupTest(NamedTuple):
+    """Effect size (d, group True minus False), p of a permutation test, p corrected for all columns."""
+
+    d: np.ndarray
+    p: np.ndarray
+    p_corrected: np.ndarray
+
+
+def permutation_test(values, group, strata, *, seed, n=4999):
+    """Do two groups differ in the mean of each column of `values` (n_subjects, k)? Two-sided.
+
+    A regression on group and `strata` (n_subjects,), such as sites; d is the group's coefficient over the residual
+    standard deviation. Labels are exchanged within strata. The correction compares each column with the largest |d|
+    of any column (Westfall and Young).
+    """
+    group, (_, strata) = np.asarray(group, dtype=bool), np.unique(strata, return_inverse=True)
+    share = np.eye(strata.max() + 1)[strata]
+    share /= share.sum(0)  # strata' means are share.T @ x
+    x = np.asarray(values, dtype=np.float64)
+    x = x - (share.T @ x)[strata]
+    rng, shape = np.random.default_rng(seed), (n, len(x))
+    shuffled = np.empty(shape, dtype=bool)
+    shuffled[:, np.argsort(strata, kind="stable")] = group[np.lexsort((rng.random(shape), np.tile(strata, (n, 1))))]
+    g = np.concatenate([group[None], shuffled]) - (share.T @ group)[strata]
+    size = (g**2).sum(1, keepdims=True)
+    b = g @ x / size
+    d = b / np.sqrt(((x**2).sum(0) - b**2 * size) / (len(x) - share.shape[1] - 1))
+    exceeds = np.abs(d) >= np.abs(d[0]) * (1 - 1e-12)  # the observed labels are one of the permutations
+    largest = np.abs(d).max(1, keepdims=True) >= np.abs(d[0]) * (1 - 1e-12)
+    return GroupTest(d[0], exceeds.mean(0), largest.mean(0))

@@ -1,10 +1,13 @@
 """One style, one function a figure type. Every figure is saved as PNG for reading and PDF for papers."""
 
+from itertools import groupby
+
 import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
 import seaborn as sns
 import torch
+from sklearn.isotonic import isotonic_regression
 
 from . import paths
 from .graphs import to_matrix
@@ -22,6 +25,8 @@ COLOURS = {  # one colour a method, in every figure
     "Inverse covariance": "#b5b56b",
     "Laplacian maximum likelihood": "#3a7d44",
     "EquivariantL2G": "#e08214",
+    "k-NN": "#8c8c8c",
+    "learned": "#d1495b",
 }
 
 
@@ -210,3 +215,108 @@ def curves(frame, panels, *, width=4.4):
         axis.grid(lw=0.4, alpha=0.5)
     axes[0, 0].set_ylabel(frame.metric.iloc[0])
     return figure
+
+
+# --- real data: `source` is where the data came from, and stands under every figure --------------------------------
+
+
+def _signed(figure, source):
+    figure.supxlabel(f"Data: {source}", size=8, color="0.4", x=0.99, ha="right")
+    return figure
+
+
+def _spaced(places, gap):
+    """Places in rising order moved as little as needed to be `gap` apart."""
+    shift = gap * np.arange(len(places))
+    return isotonic_regression(np.asarray(places) - shift) + shift
+
+
+def block_heatmaps(graphs, labels, source, *, vmax=None, width=4.3, gap=3.4):
+    """Adjacency matrices side by side, nodes in blocks of equal `labels` (m,), which are named on the left."""
+    sizes = [len(list(run)) for _, run in groupby(labels)]
+    edges = np.cumsum([0, *sizes])
+    figure = heatmaps(graphs, vmax=vmax, boundaries=edges[1:-1], width=width)
+    first, middle = figure.axes[0], edges[:-1] + np.array(sizes) / 2 - 0.5
+    for (name, _), place, text_place in zip(groupby(labels), middle, _spaced(middle, gap), strict=True):
+        line = dict(arrowstyle="-", color="0.6", lw=0.6, shrinkA=0, shrinkB=0)
+        first.annotate(
+            name, (-0.5, place), (-0.06 * len(labels), text_place), ha="right", va="center", size=8, arrowprops=line,
+            annotation_clip=False,
+        )  # fmt: skip
+    for line in (line for axis in figure.axes[: len(graphs)] for line in axis.lines):
+        line.set(lw=0.5, alpha=0.7)
+    return _signed(figure, source)
+
+
+def sector_graph(w, names, labels, source, *, n_edges=220, seed=0):
+    """The heaviest edges of one graph (E,) drawn, nodes coloured and listed by `labels`; edges between groups red."""
+    W = np.asarray(to_matrix(torch.as_tensor(w)))
+    kept = np.where(np.sort(W[np.triu_indices(len(W), 1)])[-n_edges] <= W, W, 0)
+    graph, labels = nx.from_numpy_array(kept), np.asarray(labels)
+    colours = dict(zip(dict.fromkeys(labels), sns.color_palette("tab20", len(set(labels)))))
+    angle, layout = 0.0, {}
+    for label in colours:  # every group on a circle of its own, those on a large one
+        members = np.flatnonzero(labels == label)
+        radius, angle = (
+            0.045 * np.sqrt(len(members) - 0.8),
+            angle + np.pi * (len(members) + 4) / (len(W) + 4 * len(colours)),
+        )
+        turn = 2 * np.pi * np.arange(len(members)) / len(members)
+        places = np.exp(1j * angle) + 1.6 * radius * np.exp(1j * turn)
+        layout |= {k: (z.real, z.imag) for k, z in zip(members, places)}
+        angle += np.pi * (len(members) + 4) / (len(W) + 4 * len(colours))
+    figure, axis = plt.subplots(figsize=(11.5, 9))
+    axis.set_aspect("equal")
+    for within, colour in ((False, COLOURS["L2G"]), (True, "#555555")):
+        part = [(i, j) for i, j in graph.edges if (labels[i] == labels[j]) == within]
+        widths = [0.4 + 3 * kept[i, j] / kept.max() for i, j in part]
+        nx.draw_networkx_edges(graph, layout, part, widths, colour, ax=axis, alpha=0.55)
+    nodes = [colours[label] for label in labels]
+    nx.draw_networkx_nodes(graph, layout, ax=axis, node_size=300, node_color=nodes, edgecolors="white")
+    nx.draw_networkx_labels(graph, layout, dict(enumerate(names)), font_size=6, ax=axis)
+    handles = [axis.scatter([], [], color=colour, label=label) for label, colour in colours.items()]
+    axis.legend(handles=handles, loc="center left", bbox_to_anchor=(1, 0.5))
+    axis.axis("off")
+    return _signed(figure, source)
+
+
+def connectomes(graphs, regions, source, *, n_edges=60, vmax=None):
+    """The heaviest edges of graphs over the 39 regions on a glass brain, one row a graph; nodes coloured by network."""
+    from nilearn.plotting import plot_connectome  # here because it takes a second
+
+    names = list(dict.fromkeys(regions.network))
+    nodes = [sns.color_palette("husl", len(names))[names.index(n)] for n in regions.network]
+    vmax = vmax or max(float(w.max()) for w in graphs.values())
+    figure = plt.figure(figsize=(10, 3.1 * len(graphs)))
+    for row, (title, w) in enumerate(graphs.items()):
+        W = np.asarray(to_matrix(torch.as_tensor(w)))
+        cut = np.sort(W[np.triu_indices(len(W), 1)])[-n_edges]
+        place = (0.02, 1 - (row + 1) / len(graphs) + 0.02, 0.96, 1 / len(graphs) - 0.06)
+        plot_connectome(
+            W, regions[["x", "y", "z"]], nodes, 25, edge_cmap="rocket_r", edge_vmin=0, edge_vmax=vmax,
+            edge_threshold=cut * (1 - 1e-9), display_mode="lzr", figure=figure, axes=place, colorbar=True,
+        )  # fmt: skip
+        figure.text(0.02, place[1] + place[3], title, weight="bold")
+    figure.set_layout_engine("none")
+    figure.text(0.99, 0.005, f"Data: {source}", size=8, color="0.4", ha="right")
+    return figure
+
+
+def stability(panels, source):
+    """Mean Spearman correlation between draws, {title: tidy frame}: ours (dots) and the paper's (crosses)."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.6 * len(panels) + 2, 4.4), sharey=True, squeeze=False)
+    models = list(dict.fromkeys(m for frame in panels.values() for m in frame.model))[::-1]
+    for axis, (title, frame) in zip(axes[0], panels.items(), strict=True):
+        for row in frame.itertuples():
+            colour = COLOURS["Unrolling" if row.family == "control" else "L2G"]
+            place, marker = models.index(row.model) + (0.12 if row.family == "control" else -0.12), row.marker
+            axis.errorbar(row.value, place, xerr=row.ci, fmt=marker, color=colour, ms=6, lw=1.4)
+        axis.set(title=title, xlim=(-0.05, 1.02), xlabel="mean Spearman correlation between draws")
+        axis.set_yticks(range(len(models)), models)
+        axis.grid(lw=0.4, alpha=0.6)
+    for label, marker, colour in (
+        ("control", "o", "Unrolling"), ("autism", "o", "L2G"), ("the paper's", "x", None)
+    ):  # fmt: skip
+        axes[0, 0].plot([], [], marker, color=COLOURS.get(colour, "0.3"), label=label)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    return _signed(figure, source)

@@ -5,7 +5,7 @@ import torch
 from joblib import Parallel, delayed
 from scipy import stats
 
-from .graphs import CHUNK, laplacian, n_nodes, sample_graphs, spawn, to_vector
+from .graphs import CHUNK, laplacian, n_nodes, sample_graphs, spawn, to_matrix, to_vector
 
 SPLITS = ("train", "val", "test")
 CUT = 3.0  # robust standard deviations at which a difference is clipped
@@ -51,6 +51,20 @@ def spread(D, *, robust=False):
         kept = stats.chi2.cdf(CUT**2, 3) + CUT**2 * stats.chi2.sf(CUT**2, 1)  # E min(z^2, CUT^2), z normal
         squares = np.where(bound > 0, np.minimum(squares, bound) / kept, squares)
     return np.sqrt(squares.mean(0))
+
+
+def standardised(X):
+    """Signals (..., n_signals, m), an array, with mean 0 and variance 1 at every node."""
+    X = np.asarray(X, dtype=np.float64)
+    spread = X.std(-2, keepdims=True)
+    if not (spread > 0).all():
+        raise ValueError(f"X has {int((spread == 0).sum())} constant signals: leave those nodes out")
+    return (X - X.mean(-2, keepdims=True)) / spread
+
+
+def correlations(y):
+    """Second moments of the standardised signals that have distances y, 1 - y/2: (..., E) -> (..., m, m)."""
+    return 1 - to_matrix(y) / 2
 
 
 def sample_signals(w, n_signals=3000, sigma2=1e-4, *, seed):

@@ -5,11 +5,16 @@ from itertools import pairwise
 import pytest
 import torch
 
+from helpers import benchmark
 from helpers.equivariant import EquivariantL2G, likelihood, resistances, shrink
-from helpers.graphs import edges, renumber, sample_graphs
-from helpers.runs import Run
+from helpers.graphs import FAMILIES, edges, renumber, sample_graphs
+from helpers.metrics import auc, calibration_error, gmse
+from helpers.runs import Run, equivariant
 from helpers.signals import covariance_distances, sample_distances, sample_split
 from helpers.solvers import laplacian_mle, mle_certificate
+from helpers.training import load
+
+SIZED = equivariant("BA", n_nodes=100), equivariant("BA")
 
 
 @pytest.fixture
@@ -105,12 +110,19 @@ def test_edges_may_come_in_any_order(model):
 
 
 def test_two_copies_on_an_edge_list_are_answered_as_one(model):
-    """Nothing grows with the number of nodes; pairs that are no candidates do not exist."""
+    """Nothing grows with the number of nodes; pairs that are no candidates do not exist.."""
     w, r, y, n = estimate()
     twice = torch.cat([edges(12), edges(12) + 12], 1)
-    listed = model.refine(*(t.repeat(1, 2) for t in (w, y, r)), n, twice, 24)
-    for ours, theirs in zip(listed, model.refine(w, y, r, n, edges(12), 12), strict=True):
-        torch.testing.assert_close(ours, theirs.repeat(1, 2))
+    p2, w2 = model.refine(*(t.repeat(1, 2) for t in (w, y, r)), n, twice, 24)
+    p1, w1 = model.refine(w, y, r, n, edges(12), 12)
+    torch.testing.assert_close(p2, p1.repeat(1, 2))
+    torch.testing.assert_close(w2 / w1.repeat(1, 2), torch.full_like(w2, 23 / 22), rtol=1e-3, atol=0)
+
+
+def test_a_node_without_candidates_and_weights_of_zero_do_no_harm(model):
+    w, r, y, n = estimate()
+    w = torch.where(w < w.median(), 0, w)
+    assert all(t.isfinite().all() for t in model.refine(w, y, r, n, edges(12), 13))
 
 
 def test_without_signals_n_is_not_seen():
@@ -143,3 +155,20 @@ def test_what_it_trains_on_is_what_it_predicts_from():
     )
     model.loss(x, w).backward()
     assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name, bound", [("family", 0.0035), ("mixed", 0.006)])
+def test_shipped_models_reach_their_targets(family, name, bound):
+    S, w = benchmark.test_set(family, shuffle=True)
+    model = load(equivariant(family if name == "family" else name))
+    probability, weight = model(covariance_distances(S), 3000)
+    assert gmse(probability * weight, w).mean() <= bound
+    assert auc(probability * weight, w).mean() > 0.9995
+    assert calibration_error(probability, w) <= 0.02
+
+
+def test_shipped_model_for_20_nodes_serves_100():
+    S, w = benchmark.test_set("BA", 16, shuffle=True, n_nodes=100)
+    there, here = (gmse(load(run).predict(covariance_distances(S)), w).mean() for run in SIZED)
+    assert here <= 1.5 * there

@@ -1,13 +1,14 @@
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from helpers import graphs, large, metrics, solvers, training
+from helpers import graphs, large, metrics, scaling, solvers, training
 from helpers.models import Unrolling
 from helpers.runs import RUNS
 from helpers.signals import covariance_distances, distances, sample_distances, sample_split
@@ -228,16 +229,12 @@ def test_scaled_layers_keep_the_fixed_point():
     torch.testing.assert_close(large.unroll(model, y, edges, 300), large.exact(y, edges, 300), rtol=0, atol=1e-6)
 
 
-def test_unrolling_keeps_its_accuracy_on_larger_graphs(trained):
-    model, m = trained[0], 1000
-    w = graphs.sample_graphs("WS", 1, m, seed=1, dtype=torch.float64)
-    Y = graphs.to_matrix(sample_distances(w, seed=2)[0]).fill_diagonal_(torch.inf)
-    near = torch.zeros(m, m, dtype=bool).scatter_(1, Y.argsort(1)[:, :15], True)
-    edges = torch.nonzero(torch.triu(near | near.T)).T
-    out = large.unroll(model, Y[edges[0], edges[1]], edges, m)
-    assert metrics.gmse(half_vector(out, edges, m, 0.0), w[0]) < 0.1  # without the rule 1e19
-    flat = graphs.edges(m)
-    assert metrics.gmse(large.unroll(model, Y[flat[0], flat[1]], flat, m), w[0]) < 1.1
+def test_rule_keeps_unrolling_from_exploding_on_larger_graphs():
+    errors = scaling.transfer(RUNS["unrolling-ws-m20-t20"], 500, 1)
+    assert errors["Unrolling (as trained)"] == [1000.0]  # 1,000 or more
+    assert errors["Unrolling (rule, all pairs)"][0] < 1.1
+    assert errors["Unrolling (rule, candidates)"][0] < 0.5
+    assert errors["recall"] == [1.0]
 
 
 # --- effective resistances -------------------------------------------------------------------------------------------
@@ -271,7 +268,42 @@ def test_effective_resistances_by_hand():
     assert r[4].isinf()
 
 
+def test_likelihood_approaches_the_dense_solution():
+    w = graphs.sample_graphs("WS", 1, 30, seed=3, dtype=torch.float64)
+    y = sample_distances(w, seed=4)
+    dense = solvers.laplacian_mle(y)[0]
+    close, r = large.likelihood(y[0], graphs.edges(30), 30, n_updates=200)
+    assert metrics.gmse(close, dense) < 0.01
+    on = dense > 0.05
+    torch.testing.assert_close(r[on], y[0][on], rtol=0.2, atol=0)
+    with pytest.raises(ValueError, match="y has a zero"):
+        large.likelihood(y[0] * (y[0] > y[0].min()), graphs.edges(30), 30)
+
+
 def test_memory_estimate_grows_linearly():
     one, ten = (large.estimate_memory(m, 32, 10) for m in (10**5, 10**6))
     assert ten == 10 * one
     assert 0.5e9 < ten < 8e9
+
+
+# --- what the notebook measures --------------------------------------------------------------------------------------
+
+
+def test_relative_error_is_gmse():
+    w, w_hat = graphs.sample_graphs("WS", 2, 30, seed=0, dtype=torch.float64)
+    edges = graphs.edges(30)
+    error = scaling.relative_error(large.adjacency(w_hat, edges, 30), large.adjacency(w, edges, 30))
+    assert error == pytest.approx(metrics.gmse(w_hat, w).item())
+
+
+def test_label_spreading_follows_the_components():
+    edges = torch.cat([graphs.edges(6), graphs.edges(6) + 6], 1)
+    W = large.adjacency(torch.ones(30, dtype=torch.float64), edges, 12)
+    labels = np.repeat([3, 7], 6)
+    assert (scaling.label_spreading(W, labels, 1, n_draws=5) == 1).all()
+    assert (scaling.label_spreading(W, np.tile([3, 7], 6), 1, n_draws=5) < 1).all()
+
+
+def test_slope_of_a_power_law():
+    frame = pd.DataFrame([scaling.number("solve", "a", 3 * x**1.2, x) for x in (10, 100, 1000)])
+    assert scaling.slope(frame, "solve") == pytest.approx(1.2)

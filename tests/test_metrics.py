@@ -357,6 +357,44 @@ def test_recall_counts_the_chosen_edges_only():
     assert metrics.recall(w_hat, w, 0.5, among=w_hat < 0.05).item() == 0
 
 
+# --- known groups of nodes, known groups of graphs ----------------------------------------------------------
+
+
+def test_modularity_of_weighted_graphs_is_networkx_s():
+    w = torch.from_numpy(np.random.default_rng(0).random(45))
+    blocks = [0, 0, 0, 1, 1, 2, 2, 2, 2, 3]
+    graph = nx.from_numpy_array(squareform(w.numpy()))
+    groups = [{k for k in range(10) if blocks[k] == b} for b in range(4)]
+    assert float(metrics.modularity(w, blocks)) == pytest.approx(nx.community.modularity(graph, groups))
+
+
+def test_share_within_blocks_and_ranks():
+    w = torch.tensor([4.0, 1, 0, 2, 0, 1])  # edges 01 02 03 12 13 23
+    assert float(metrics.within_share(w, [0, 0, 1, 1])) == pytest.approx(5 / 8)
+    assert metrics.within_share(torch.stack([w, 2 * w]), [0, 0, 0, 0]).tolist() == [1, 1]
+    assert metrics.rank_of(w, 0) == 1
+    assert metrics.rank_of(w, 3) == 2
+    null = metrics.relabelled(metrics.within_share, w, [0, 0, 1, 1], seed=0, n=300)
+    assert set(np.round(null.numpy(), 6)) == {0.625, 0.125, 0.25}  # the three ways to pair four nodes
+
+
+def test_permutation_test_finds_a_shift_keeps_its_level_and_looks_within_strata():
+    rng = np.random.default_rng(1)
+    strata = np.repeat([0, 1, 2], 60)
+    group = rng.random(180) < np.array([0.2, 0.5, 0.8])[strata]
+    noise = rng.normal(size=(180, 3)) + 10 * strata[:, None]  # strata differ, and in their share of the group too
+    test = metrics.permutation_test(noise + group[:, None] * [1, 0, 0], group, strata, seed=0, n=999)
+    assert test.p[0] == test.p_corrected[0] == 1 / 1000
+    assert 0.6 < test.d[0] < 1.4
+    assert (test.p[1:] > 0.01).all()
+    assert (test.p_corrected >= test.p).all()
+    swapped = metrics.permutation_test(noise, ~group, strata, seed=0, n=99)
+    np.testing.assert_allclose(swapped.d, -metrics.permutation_test(noise, group, strata, seed=0, n=99).d)
+    p = [metrics.permutation_test(rng.normal(size=(30, 1)), rng.random(30) < 0.5, np.zeros(30), seed=k, n=99).p[0]
+         for k in range(200)]  # fmt: skip
+    assert abs(np.mean(np.array(p) <= 0.2) - 0.2) < 0.09  # three standard errors
+
+
 def test_calibration_error_of_known_probabilities():
     generator = torch.Generator().manual_seed(0)
     p = torch.rand(50, 2000, generator=generator, dtype=torch.float64)
