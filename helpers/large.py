@@ -15,6 +15,7 @@ from scipy.sparse import coo_array, diags_array
 from scipy.sparse.csgraph import connected_components
 from sklearn.neighbors import NearestNeighbors
 from torch.nn.functional import leaky_relu
+from tqdm.auto import tqdm
 
 from .equivariant import shrink
 from .graphs import degrees, degrees_adjoint, spawn
@@ -322,28 +323,13 @@ def _conjugate_gradients(A, B, scale, tol):
     return X
 
 
-def likelihood(y, edges, n_nodes, *, n_updates=60, n_probes=64, seed=0):
-    """`solvers.laplacian_mle` on candidates, roughly: w > 0 and its effective resistances r, each (E,).
-
-    `n_updates` of w <- w r / y, each of which increases the likelihood; r is sketched with new probes every time. The
-    solution has r <= y, and r = y where w > 0; small weights vanish only slowly.
-    """
-    y, edges = _check(y, edges, n_nodes)
-    if not (y > 0).all():
-        raise ValueError("y has a zero: for two nodes that always agree the most likely weight is infinite")
-    w, seeds = (n_nodes - 1) / (len(y) * y), spawn(seed, n_updates + 1)
-    for child in seeds[1:]:
-        w = w * effective_resistances(w, edges, n_nodes, n_probes=n_probes, seed=child) / y
-    return w, effective_resistances(w, edges, n_nodes, n_probes=n_probes, seed=seeds[0])
-
-
 @torch.no_grad()
-def refine(model, y, edges, n_nodes, n_signals, *, n_updates=30, seed=0):
+def refine(model, y, edges, n_nodes, n_signals, *, n_updates=30, seed=0, progress=False):
     """A trained `EquivariantL2G` on candidates: y (E,) -> probability and weight of each, (E,).
 
     The likelihood restricted to the candidates, by `n_updates` of w <- w r / y from the solution of Eq. (4) (one has to
     be patient, there is no inverse covariance to start from), then the network's message passing on the same list.
-    Resistances are exact up to 2,000 nodes and sketched beyond, see `effective_resistances`.
+    Resistances are exact up to 2,000 nodes and sketched beyond, see `effective_resistances`, which takes minutes.
     """
     n_signals = torch.tensor([float(n_signals)], dtype=torch.float64)
     y = shrink(torch.as_tensor(y).double()[None], n_signals)[0]
@@ -359,10 +345,25 @@ def refine(model, y, edges, n_nodes, n_signals, *, n_updates=30, seed=0):
         Sigma = torch.linalg.inv(L + same / same.sum(0))
         return degrees_adjoint(Sigma.diagonal(), edges) - 2 * Sigma[tuple(edges)]
 
-    for _ in range(n_updates):
+    for _ in tqdm(range(n_updates), "likelihood", disable=not progress, leave=False):
         w = w * resistances(w) / y
     answer = model.refine(w[None], y[None], resistances(w)[None], n_signals, edges, n_nodes)
     return tuple(x[0].to(y) for x in answer)
+
+
+def likelihood(y, edges, n_nodes, *, n_updates=60, n_probes=64, seed=0):
+    """`solvers.laplacian_mle` on candidates, roughly: w > 0 and its effective resistances r, each (E,).
+
+    `n_updates` of w <- w r / y, each of which increases the likelihood; r is sketched with new probes every time. The
+    solution has r <= y, and r = y where w > 0; small weights vanish only slowly.
+    """
+    y, edges = _check(y, edges, n_nodes)
+    if not (y > 0).all():
+        raise ValueError("y has a zero: for two nodes that always agree the most likely weight is infinite")
+    w, seeds = (n_nodes - 1) / (len(y) * y), spawn(seed, n_updates + 1)
+    for child in seeds[1:]:
+        w = w * effective_resistances(w, edges, n_nodes, n_probes=n_probes, seed=child) / y
+    return w, effective_resistances(w, edges, n_nodes, n_probes=n_probes, seed=seeds[0])
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

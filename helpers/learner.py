@@ -51,7 +51,8 @@ class GraphLearner(BaseEstimator):
     n_independent : how many independent samples X is worth; None is all of them. Fewer if rows follow each other in
         time: the probabilities are only as good as this number.
     candidates : None considers all pairs of nodes. A number considers each node's so many nearest ones only, for graphs
-        beyond a few thousand nodes; results are then SciPy sparse arrays. About 3 times the wished degree is enough.
+        beyond a thousand nodes; results are then SciPy sparse arrays. About 3 times the wished degree is enough. Beyond
+        2,000 nodes equivariant takes minutes, exact still seconds.
     random_state : seed of the approximate search for candidates.
     verbose : print what is done, its time and memory; None does where `candidates` is given.
 
@@ -177,8 +178,12 @@ class GraphLearner(BaseEstimator):
             remedy = f"method={method!r}, candidates={k} needs {need[k]:.2g} GB" if k else "take fewer samples or nodes"
             raise MemoryError(f"{m:,} nodes need about {needed:.2g} GB, {free:.2g} GB are free: {remedy}")
 
+    @property
+    def _talks(self):
+        return bool(self.candidates) if self.verbose is None else bool(self.verbose)
+
     def _say(self, text):
-        if self.verbose or (self.verbose is None and self.candidates):
+        if self._talks:
             print(text, flush=True)
 
     def _signals(self, X):
@@ -228,13 +233,10 @@ class GraphLearner(BaseEstimator):
         self._say(f"{self.method} in {time.perf_counter() - start:.1f} s")
         return np.asarray(w), None if p is None else np.asarray(p)
 
+    @torch.no_grad()
     def _equivariant(self, y, pairs, n):
-        network = _network("equivariant", self.prior)
-        if self.candidates:
-            p, w = large.refine(network, y, pairs, self.n_features_in_, n)
-        else:
-            with torch.no_grad():
-                p, w = network(y, n)
+        network, m = _network("equivariant", self.prior), self.n_features_in_
+        p, w = large.refine(network, y, pairs, m, n, progress=self._talks) if self.candidates else network(y, n)
         return p, p * w
 
     def _convex(self, y, pairs, degree):

@@ -201,6 +201,22 @@ def training(frame, panels, sizes):
     return figure
 
 
+def curves(frame, panels, *, width=4.4):
+    """Shares against x, on a log scale: one panel a table, {table: {"xlabel", "ticks"}}, one line a model."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(width * len(panels), 3.4), squeeze=False, sharey=True)
+    for axis, (table, settings) in zip(axes[0], panels.items(), strict=True):
+        for model, line in frame[frame.table == table].groupby("model", sort=False):
+            (drawn,) = axis.plot(line.x, line.value, marker="o", ms=4, lw=1.6, label=model)
+            axis.fill_between(line.x, line.value - line.ci, line.value + line.ci, color=drawn.get_color(), alpha=0.15)
+        axis.set(xscale="log", ylim=(0, 1.03), xlabel=settings["xlabel"])
+        axis.set_xticks(settings["ticks"], settings["ticks"])
+        axis.minorticks_off()
+        axis.legend(fontsize=9)
+        axis.grid(lw=0.4, alpha=0.5)
+    axes[0, 0].set_ylabel(frame.metric.iloc[0])
+    return figure
+
+
 # --- real data: `source` is where the data came from, and stands under every figure --------------------------------
 
 
@@ -304,19 +320,3 @@ def stability(panels, source):
         axes[0, 0].plot([], [], marker, color=COLOURS.get(colour, "0.3"), label=label)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return _signed(figure, source)
-
-
-def curves(frame, panels, *, width=4.4):
-    """Shares against x, on a log scale: one panel a table, {table: {"xlabel", "ticks"}}, one line a model."""
-    figure, axes = plt.subplots(1, len(panels), figsize=(width * len(panels), 3.4), squeeze=False, sharey=True)
-    for axis, (table, settings) in zip(axes[0], panels.items(), strict=True):
-        for model, line in frame[frame.table == table].groupby("model", sort=False):
-            (drawn,) = axis.plot(line.x, line.value, marker="o", ms=4, lw=1.6, label=model)
-            axis.fill_between(line.x, line.value - line.ci, line.value + line.ci, color=drawn.get_color(), alpha=0.15)
-        axis.set(xscale="log", ylim=(0, 1.03), xlabel=settings["xlabel"])
-        axis.set_xticks(settings["ticks"], settings["ticks"])
-        axis.minorticks_off()
-        axis.legend(fontsize=9)
-        axis.grid(lw=0.4, alpha=0.5)
-    axes[0, 0].set_ylabel(frame.metric.iloc[0])
-    return figure

@@ -32,20 +32,6 @@ def covariance_distances(S):
     return to_vector(d[..., :, None] + d[..., None, :] - 2 * S).clamp_min(0)
 
 
-def standardised(X):
-    """Signals (..., n_signals, m), an array, with mean 0 and variance 1 at every node."""
-    X = np.asarray(X, dtype=np.float64)
-    spread = X.std(-2, keepdims=True)
-    if not (spread > 0).all():
-        raise ValueError(f"X has {int((spread == 0).sum())} constant signals: leave those nodes out")
-    return (X - X.mean(-2, keepdims=True)) / spread
-
-
-def correlations(y):
-    """Second moments of the standardised signals that have distances y, 1 - y/2: (..., E) -> (..., m, m)."""
-    return 1 - to_matrix(y) / 2
-
-
 def pair_distances(X, pairs, *, robust=False):
     """y of the pairs (2, E) only: X (n_signals, m) -> (E,) float64; robust: see `spread`."""
     X = np.ascontiguousarray(np.asarray(X, dtype=np.float64).T)
@@ -65,6 +51,20 @@ def spread(D, *, robust=False):
         kept = stats.chi2.cdf(CUT**2, 3) + CUT**2 * stats.chi2.sf(CUT**2, 1)  # E min(z^2, CUT^2), z normal
         squares = np.where(bound > 0, np.minimum(squares, bound) / kept, squares)
     return np.sqrt(squares.mean(0))
+
+
+def standardised(X):
+    """Signals (..., n_signals, m), an array, with mean 0 and variance 1 at every node."""
+    X = np.asarray(X, dtype=np.float64)
+    spread = X.std(-2, keepdims=True)
+    if not (spread > 0).all():
+        raise ValueError(f"X has {int((spread == 0).sum())} constant signals: leave those nodes out")
+    return (X - X.mean(-2, keepdims=True)) / spread
+
+
+def correlations(y):
+    """Second moments of the standardised signals that have distances y, 1 - y/2: (..., E) -> (..., m, m)."""
+    return 1 - to_matrix(y) / 2
 
 
 def sample_signals(w, n_signals=3000, sigma2=1e-4, *, seed):
