@@ -114,6 +114,22 @@ def test_l2g_without_enhancement_is_unrolling():
     torch.testing.assert_close(plain.loss(y, w), unrolling.loss(y, w))
 
 
+def test_last_layer_returns_the_decoders_graph_or_corrects_it():
+    y, _ = pairs()
+    torch.manual_seed(0)
+    model = L2G(6, 5).double()
+    code = model._prior(0, y)[0]
+    before = model(y)[:, -2]  # with gamma = 0, r1 is the layer's input
+    torch.testing.assert_close(model(y)[:, -1], model.vaes[0].decode(before, code))
+    model.correction = True
+    alpha, beta, gamma = model.unrolling.theta[-1]
+    w4, v4 = torch.zeros_like(y), y.new_zeros(4, 6)
+    for parameters in model.unrolling.theta[:-1]:
+        w4, v4 = pds_step(w4, v4, y, *parameters)
+    last, _ = pds_step(w4, v4, y, alpha, beta, gamma, project=lambda r1: model.vaes[0].decode(r1, code))
+    torch.testing.assert_close(model(y)[:, -1], last)
+
+
 def test_l2g_is_deterministic_for_a_seed():
     y, _ = pairs(dtype=torch.float32)
     model = L2G(6, 3)

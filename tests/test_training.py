@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from helpers import paths, runs, training
 from helpers.metrics import gmse
+from helpers.models import Unrolling
 from helpers.runs import RUNS, Run
 
 TINY = Run("l2g", "BA", n_nodes=6, n_layers=3, n_train=64, n_val=16, epochs=3)
@@ -206,6 +207,24 @@ def test_resume_file_of_another_configuration_is_refused(tmp_path):
 def test_divergence_is_said(tmp_path):
     with pytest.raises(FloatingPointError, match="lower lr=10000"):
         training.fit(replace(TINY, model="unrolling", lr=1e4), folder=tmp_path, progress=False)
+
+
+def test_one_wild_gradient_does_not_spoil_a_step():
+    run = Run("unrolling", "BA", n_nodes=6, n_layers=3, n_train=8, batch_size=8)
+    y, w = training.sample_pairs(run, "train", 8)
+    steps = {}
+    for bound in (1.0, 0.0):
+        model = Unrolling(3, n_nodes=6, max_gradient=bound)
+        before = model.theta.detach().clone()
+        training._train_epoch(run, model, torch.optim.SGD(model.parameters(), lr=run.lr), (y, 1e-3 * w), 0)
+        steps[bound] = (model.theta.detach() - before).norm().item()
+    assert steps[1.0] == pytest.approx(run.lr, rel=1e-4)  # the gradient was longer, and cut to length 1
+    assert steps[0.0] > 100 * run.lr
+
+
+def test_step_seconds_measures_and_trains_nothing():
+    run = Run("unrolling", "BA", n_nodes=6, n_layers=2, n_train=64)
+    assert 0 < training.step_seconds(run, steps=2) < 5
 
 
 def test_unknown_model_is_refused(tmp_path):
