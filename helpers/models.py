@@ -152,6 +152,8 @@ class L2G(nn.Module):
     correction : True trains gamma in enhanced layers too, so that Step 7 follows the decoder, as the text has it. That
         step can return the layer's input and ignore the decoder, and training settles for it; False fixes gamma = 0,
         and the layer returns p1 (the released weights have gamma = -0.0016 there)
+    detached : True trains the layers before a decoder by their own errors only; a decoder that is slow to learn, as on
+        many nodes, otherwise spoils them
     reconstruction : add the decoder's squared error sum_j (p1 - w)_j^2 to the loss (released code; not in the text)
     kl_weight : beta_KL of Eq. (7)
     max_gradient : see Unrolling
@@ -169,6 +171,7 @@ class L2G(nn.Module):
         tau=0.9,
         slope=0.0,
         correction=False,
+        detached=False,
         reconstruction=True,
         kl_weight=1.0,
         max_gradient=1.0,
@@ -182,8 +185,8 @@ class L2G(nn.Module):
         self.n_nodes, self.n_layers = n_nodes, n_layers
         self.enhanced = tuple(sorted(t % n_layers for t in enhanced))
         self.vaes = nn.ModuleList(TopoDiffVAE(n_nodes, **vae) for _ in self.enhanced)
-        self.correction, self.reconstruction, self.kl_weight = correction, reconstruction, kl_weight
-        self.max_gradient = max_gradient
+        self.correction, self.detached, self.max_gradient = correction, detached, max_gradient
+        self.reconstruction, self.kl_weight = reconstruction, kl_weight
 
     def forward(self, y, seed=0):
         """y (..., E) -> path (..., T, E), unclamped. Latent codes are drawn from the prior, one for each `seed`.
@@ -230,7 +233,7 @@ class L2G(nn.Module):
         pieces, terms, start = [], [], 0
 
         def enhance(k, r1):  # Step 5 with enhancement
-            vae, r1 = self.vaes[k], r1.T
+            vae, r1 = self.vaes[k], r1.T.detach() if self.detached else r1.T
             if truth is None:
                 return vae.decode(r1, latent[k]).T
             mean, log_var = vae.encode(r1, truth)

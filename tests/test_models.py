@@ -130,6 +130,17 @@ def test_last_layer_returns_the_decoders_graph_or_corrects_it():
     torch.testing.assert_close(model(y)[:, -1], last)
 
 
+def test_detached_layers_learn_as_those_of_an_unrolling():
+    y, w = pairs()
+    joint, detached, plain = L2G(6, 4).double(), L2G(6, 4, detached=True).double(), Unrolling(3, n_nodes=6).double()
+    detached.load_state_dict(joint.state_dict())
+    for model in (joint, detached, plain):
+        model.loss(y, w, torch.Generator().manual_seed(0)).backward()
+    alone = plain.theta.grad * plain.tau  # three layers of four weigh one factor tau less
+    torch.testing.assert_close(detached.unrolling.theta.grad[:3], alone)
+    assert not torch.allclose(joint.unrolling.theta.grad[:3], alone)
+
+
 def test_l2g_is_deterministic_for_a_seed():
     y, _ = pairs(dtype=torch.float32)
     model = L2G(6, 3)
