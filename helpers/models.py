@@ -48,7 +48,7 @@ class Unrolling(nn.Module):
     tau : discount of the loss (Eq. 7); layer t of T weighs tau^(T-t+1) as in the released code
     slope : of the rectifier in Step 5 for negative entries; 0 is the paper's max(0, .)
     max_gradient : bound on the norm of a parameter's gradient in training; 0 for none. In the first epochs single
-        batches have gradients a hundred times (BA) to ten million times (ER) the median one
+        batches have gradients many orders of magnitude above the usual ones
     """
 
     keep_best = True

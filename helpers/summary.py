@@ -26,7 +26,7 @@ def claims():
     paper, ours = (_wide(results.paper("1")), _wide(results.read("01_graph_recovery")))
     theirs, error = paper["gmse"][list(FAMILIES)], ours["gmse"][list(FAMILIES)]
     yield (
-        "Error of L2G on BA / ER / SBM / WS (GMSE)", _list(theirs.loc["L2G"]), _list(error.loc["L2G"]),
+        "Error of L2G on BA / ER / SBM / WS (GMSE)", _list(theirs.loc["L2G"], 4), _list(error.loc["L2G"], 4),
         verdict(error.loc["L2G"] <= theirs.loc["L2G"]), "01_graph_recovery",
     )  # fmt: skip
     cuts = [1 - error.loc["L2G"] / error.loc[name] for name in ("PDS (alpha=beta=1)", "PDS")]
@@ -138,6 +138,7 @@ def costs():
             group[0] += 1
             group[1] += record["seconds"] / 60
             group[2] += weights.stat().st_size / 1e6
+    groups["all"] = [sum(column) for column in zip(*groups.values(), strict=True)]
     return [(model, n, f"{minutes:.0f}", f"{size:.1f}") for model, (n, minutes, size) in groups.items()]
 
 
