@@ -1,5 +1,6 @@
 """The methods of the paper's tables as callables on one footing: second moments S (n, m, m) in, graphs (n, E) out."""
 
+import copy
 from dataclasses import replace
 from functools import partial
 
@@ -124,16 +125,21 @@ def refined(family, n_signals=3000):
     return from_distances(partial(model.predict, n_signals=n_signals))
 
 
+def smaller_steps(model, n_nodes, trained_nodes=20):
+    """A copy of an Unrolling whose steps are shrunk like the largest step that is safe for PDS on `n_nodes` nodes."""
+    model = copy.deepcopy(model)
+    model.theta.data[:, 2] *= safe_step(n_nodes) / safe_step(trained_nodes)
+    return model
+
+
 def moved(n_nodes, family="BA"):
     """Unrolling trained on 20 nodes as callables on distances of `n_nodes` nodes: as it is, and by two rules.
 
-    The first shrinks its steps like the largest step that is safe for PDS, the second is that of `large.unroll`.
+    The rules are `smaller_steps` and that of `large.unroll`.
     """
-    plain, smaller = (load_or_train(RUNS[Run("unrolling", family).name]).double() for _ in range(2))
-    smaller.theta.data[:, 2] *= safe_step(n_nodes) / safe_step(20)
-    pairs = edges(n_nodes)
+    plain, pairs = load_or_train(RUNS[Run("unrolling", family).name]).double(), edges(n_nodes)
     return {
         "Unrolling (m=20)": plain.predict,
-        "Unrolling (m=20, smaller steps)": smaller.predict,
+        "Unrolling (m=20, smaller steps)": smaller_steps(plain, n_nodes).predict,
         "Unrolling (m=20, scaled degrees)": lambda y: torch.stack([unroll(plain, x, pairs, n_nodes) for x in y]),
     }

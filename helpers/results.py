@@ -39,7 +39,7 @@ def write(name, rows):
     return frame
 
 
-def check(frame, stored, name, rtol=0.02, atol=1e-3):
+def check(frame, stored, name, rtol=0.02, atol=1e-4):
     """Raise unless two tables have the same rows and their numbers agree within the tolerances."""
     number = [c for c in frame if pd.api.types.is_float_dtype(frame[c])]
     labels = [c for c in frame if c not in number]

@@ -1,6 +1,5 @@
 """What large graphs cost and what they are good for: time, memory, label spreading (notebook 11)."""
 
-import copy
 import json
 import resource
 import subprocess
@@ -13,11 +12,10 @@ from scipy.sparse import diags_array, eye_array
 from scipy.sparse.linalg import splu
 
 from . import large, paths, results, training
-from .benchmark import tuned
+from .benchmark import smaller_steps, tuned
 from .graphs import edges as complete
 from .graphs import sample_graphs, spawn
 from .signals import distances, sample_signals
-from .solvers import safe_step
 
 
 def plane_signals(n_nodes, n_signals=32, *, seed=0):
@@ -105,8 +103,7 @@ def transfer(run, n_nodes, n_graphs, *, n_candidates=15, seed=0):
     many as a node has possible neighbours in training.
     """
     model, m0 = training.load_or_train(run), run.n_nodes
-    smaller = copy.deepcopy(model)
-    smaller.theta.data[:, 2] *= safe_step(n_nodes) / safe_step(m0)
+    smaller = smaller_steps(model, n_nodes, m0)
     (alpha, beta), errors = tuned(run.family), {}
     for w, child in zip(sample_graphs(run.family, n_graphs, n_nodes, seed=seed), spawn((seed, 1), n_graphs)):
         X = sample_signals(w, run.n_signals, run.sigma2, seed=child)
