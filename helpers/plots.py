@@ -190,7 +190,7 @@ def training(frame, panels, sizes):
     """What training costs and brings: one panel a table, {table: axis settings}, one line a size, 95 % bars."""
     figure, axes = plt.subplots(1, len(panels), figsize=(4.1 * len(panels), 3.9))
     for axis, (table, settings) in zip(axes, panels.items(), strict=True):
-        for size, colour in zip(sizes, sns.color_palette("crest", len(sizes)), strict=True):
+        for size, colour in zip(sizes, sns.color_palette("colorblind", len(sizes)), strict=True):
             line = frame[(frame.table == table) & (frame.model == size)]
             marker = "o" if len(line) < 10 else ""
             axis.errorbar(line.x, line.value, line.ci, color=colour, marker=marker, ms=4, lw=1.6, label=size)
