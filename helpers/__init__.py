@@ -3,10 +3,15 @@
 `helpers.GraphLearner` learns a graph from your own data.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .learner import GraphLearner
+
 __all__ = ["GraphLearner"]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> object:
     if name == "GraphLearner":  # on first use: torch and scikit-learn take seconds to load
         from .learner import GraphLearner
 

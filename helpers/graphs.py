@@ -4,6 +4,7 @@ A graph on m nodes is the vector `w` of its E = m(m-1)/2 edge weights: the upper
 row by row (the order of `scipy.spatial.distance.squareform`). Leading dimensions are batches.
 """
 
+import inspect
 import math
 from functools import lru_cache
 
@@ -12,19 +13,19 @@ import torch
 from joblib import Parallel, delayed
 
 FAMILIES = ("BA", "ER", "SBM", "WS")
-CHUNK = 256  # graphs drawn from one spawned seed: the unit of work, so that the number of workers cannot matter
+GRAPHS_PER_SEED = 256  # drawn from one spawned seed: the unit of work, so that the number of workers cannot matter
 
 
 # --- half-vectors and matrices -------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=64)
-def edges(m, device="cpu"):
+def all_pairs(m, device="cpu"):
     """End points of every edge of the complete graph on `m` nodes, row-major upper triangle: (2, E) int64."""
     return torch.triu_indices(m, m, offset=1, device=device)
 
 
-def n_nodes(n_edges):
+def count_nodes(n_edges):
     """The m for which a half-vector has `n_edges` = m(m-1)/2 entries."""
     m = (1 + math.isqrt(1 + 8 * n_edges)) // 2
     if m * (m - 1) // 2 != n_edges or m < 3:
@@ -34,13 +35,13 @@ def n_nodes(n_edges):
 
 def to_vector(W):
     """Upper triangle of symmetric matrices (..., m, m) -> (..., E)."""
-    i, j = edges(W.shape[-1], W.device)
+    i, j = all_pairs(W.shape[-1], W.device)
     return W[..., i, j]
 
 
 def to_matrix(w):
     """Symmetric matrices with zero diagonal (..., E) -> (..., m, m)."""
-    m = n_nodes(w.shape[-1])
+    m = count_nodes(w.shape[-1])
     padded = torch.cat([w, w.new_zeros(*w.shape[:-1], 1)], -1)  # the diagonal reads the zero at the end
     return padded[..., _positions(m, w.device)].unflatten(-1, (m, m))
 
@@ -49,7 +50,7 @@ def to_matrix(w):
 def _positions(m, device):
     """Where each entry of a flat m x m matrix stands in its half-vector; the diagonal points behind the end."""
     index = torch.full((m, m), m * (m - 1) // 2, device=device)
-    i, j = edges(m, device)
+    i, j = all_pairs(m, device)
     index[i, j] = index[j, i] = torch.arange(len(i), device=device)
     return index.flatten()
 
@@ -57,7 +58,7 @@ def _positions(m, device):
 def degrees(w, edges=None, n_nodes=None):
     """The operator D of Eq. (2), node degrees D w = W 1: (..., E) -> (..., m).
 
-    With `edges` (2, E) and `n_nodes` the half-vector lives on that candidate edge list instead of the complete graph.
+    With `edges` (2, E) and `n_nodes` the half-vector lives on that list of candidate edges, not on the complete graph.
     """
     if edges is None:
         return to_matrix(w).sum(-1)
@@ -67,27 +68,32 @@ def degrees(w, edges=None, n_nodes=None):
 
 def degrees_adjoint(v, edges=None):
     """The adjoint of `degrees`, (D' v)_ij = v_i + v_j: (..., m) -> (..., E)."""
-    i, j = _complete(v.shape[-1], v.device) if edges is None else edges
+    i, j = all_pairs(v.shape[-1], v.device) if edges is None else edges
     return v[..., i] + v[..., j]
 
 
-_complete = edges  # the functions above have an argument of the same name
-
-
-def laplacian(w):
+def laplacian(w, edges=None, n_nodes=None):
     """Combinatorial Laplacian L = diag(D w) - W: (..., E) -> (..., m, m)."""
-    W = to_matrix(w)
+    if edges is None:
+        W = to_matrix(w)
+    else:
+        W = w.new_zeros(*w.shape[:-1], n_nodes, n_nodes)
+        W[..., edges[0], edges[1]] = W[..., edges[1], edges[0]] = w
     return torch.diag_embed(W.sum(-1)) - W
+
+
+def differences(S, edges=None):
+    """b'S b = S_ii + S_jj - 2 S_ij with b = e_i - e_j, for every pair: (..., m, m) -> (..., E).
+
+    Distances if S are second moments, effective resistances if S is the inverse of a Laplacian.
+    """
+    i, j = all_pairs(S.shape[-1], S.device) if edges is None else edges
+    return degrees_adjoint(S.diagonal(dim1=-2, dim2=-1), edges) - 2 * S[..., i, j]
 
 
 def renumber(w, order):
     """The same graphs (..., E) with node order[k] called k; `order` (m,) is a permutation."""
     return to_vector(to_matrix(w)[..., order[:, None], order])
-
-
-def in_order(estimate, y, order):
-    """What `estimate` makes of y (..., E) when shown the nodes in another order, put back in theirs: (..., E)."""
-    return renumber(estimate(renumber(y, order)), order.argsort())
 
 
 # --- random families -----------------------------------------------------------------------------------------------
@@ -112,19 +118,29 @@ def sample_graphs(
     -------
     w : (n_graphs, E) tensor
     """
-    if family not in FAMILIES:
-        raise ValueError(f"family={family!r}: choose one of {', '.join(FAMILIES)}")
+    params = family_parameters(family, **params)
     if n_nodes < 3:
         raise ValueError(f"n_nodes={n_nodes}: at least 3 nodes are needed")
     if n_graphs < 1:
         raise ValueError(f"n_graphs={n_graphs}: at least 1 graph is needed")
-    sizes = [min(CHUNK, n_graphs - start) for start in range(0, n_graphs, CHUNK)]
+    sizes = [min(GRAPHS_PER_SEED, n_graphs - start) for start in range(0, n_graphs, GRAPHS_PER_SEED)]
     draw = delayed(_draw_chunk)
     chunks = Parallel(n_jobs)(
         draw(family, size, n_nodes, child, weighted, shuffle, params)
         for size, child in zip(sizes, spawn(seed, len(sizes)), strict=True)
     )
     return torch.from_numpy(np.concatenate(chunks)).to(dtype)
+
+
+def family_parameters(family, **params):
+    """All parameters of a family's generator by name, defaults included."""
+    if family not in FAMILIES:
+        raise ValueError(f"family={family!r}: choose one of {', '.join(FAMILIES)}")
+    known = {p.name: p.default for p in inspect.signature(_GENERATORS[family]).parameters.values()}
+    defaults = {name: value for name, value in known.items() if value is not inspect.Parameter.empty}
+    if unknown := params.keys() - defaults.keys():
+        raise ValueError(f"{', '.join(sorted(unknown))}: the family {family} has the parameters {', '.join(defaults)}")
+    return defaults | params
 
 
 def spawn(seed, n):
@@ -196,7 +212,7 @@ def _stochastic_block(rng, n, m, sizes=None, p_in=0.6, p_out=None, n_inter=None)
 
 
 def _watts_strogatz(rng, n, m, k=4, p=0.2):
-    """Ring lattice with k//2 neighbours a side; each edge (u, u+j) moves its far end with probability p."""
+    """Ring lattice with k//2 neighbours on each side; each edge (u, u+j) moves its far end with probability p."""
     if not 2 <= k < m:
         raise ValueError(f"k={k}: between 2 and n_nodes - 1 = {m - 1}")
     _check_probability(p=p)

@@ -11,7 +11,7 @@ e = w - p1 and f = v - p2, a layer is
 (the 2y of Steps 3 and 7 cancels in Step 9). The backward pass is the adjoint recursion, written by hand. Edges are a
 list of end points, so nothing here depends on the graph being complete.
 
-The second part is for `large`: the exact dual solver on a list of candidate edges.
+The second part holds the loops over a list of candidate edges that the exact solver spends its time in.
 """
 
 import numpy as np
@@ -146,107 +146,52 @@ class PDSLayers(torch.autograd.Function):
 # --- candidate edge lists ---------------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
-def mean_squared_differences(points, heads, tails, y):
-    """Fill y (E,) with the mean over k of (x_ik - x_jk)^2, points x (m, n)."""
-    n = points.shape[1]
-    for e in range(len(y)):
-        a, b, total = points[heads[e]], points[tails[e]], 0.0
-        for k in range(n):
-            total += (np.float64(a[k]) - np.float64(b[k])) ** 2
-        y[e] = total / n
+def two_sum(a, b):
+    """a + b as a floating-point sum and its rounding error (Knuth); for numbers, arrays and tensors."""
+    total = a + b
+    back = total - a
+    return total, (a - (total - back)) + (b - back)
+
+
+def edge_gap(w, s, beta):
+    """beta w^2 - s w + relu(s)^2 / (4 beta), the Fenchel-Young gap of an edge with w >= 0; for numbers and tensors."""
+    positive = (s + abs(s)) / 2
+    return beta * (w - positive / (2 * beta)) ** 2 + w * (positive - s)
+
+
+_two_sum = njit(two_sum)
+_edge_gap = njit(edge_gap)
 
 
 @njit(cache=True)
-def _dual(heads, tails, y, lam, d):
-    """Fill d = D w, w = relu(l_i + l_j - 2y) / 2; returns the dual objective to minimise and the size of its terms."""
+def list_residuals(heads, tails, y, lam, low, R, d):
+    """Fill R = relu(l_i + l_j - 2y) (b, E) and the degrees d (b, m) of w = R / 2; l is the sum `lam` + `low` (b, m)."""
     d[:] = 0
-    quadratic, log, size = 0.0, 0.0, 0.0
-    for e in range(len(y)):
-        i, j = heads[e], tails[e]
-        r = lam[i] + lam[j] - 2 * y[e]
-        if r > 0:
-            quadratic += r * r
-            d[i] += r / 2
-            d[j] += r / 2
-    for x in lam:
-        log += np.log(x)
-        size += abs(np.log(x))
-    return quadratic / 4 - log, quadratic / 4 + size
-
-
-@njit(cache=True)
-def _relative_gap(heads, tails, y, lam, d):
-    """Duality gap of w(l) and the dual point 1 / (D w), over m, as in `solvers.certificate`; and the active edges."""
-    gap, n_active = 0.0, 0
-    for e in range(len(y)):
-        i, j = heads[e], tails[e]
-        w = max(lam[i] + lam[j] - 2 * y[e], 0.0) / 2
-        s = (1 / d[i] + 1 / d[j] - 2 * y[e]) if d[i] > 0 and d[j] > 0 else np.inf
-        gap += (w - max(s, 0.0) / 2) ** 2 + w * max(-s, 0.0)
-        n_active += w > 0
-    return gap / len(lam), n_active
-
-
-@njit(cache=True)
-def _newton_step(heads, tails, diagonal, gradient, tol):
-    """Solve (half the signless Laplacian of the active edges + diagonal) x = -gradient by conjugate gradients."""
-    m = len(gradient)
-    scale = diagonal.copy()
-    for e in range(len(heads)):
-        scale[heads[e]] += 0.5
-        scale[tails[e]] += 0.5
-    x, r, Hp = np.zeros(m), -gradient, np.empty(m)
-    p = r / scale
-    rr = np.dot(r, p)
-    stop = tol * tol * rr
-    for _ in range(1000):
-        if rr <= stop:
-            break
-        Hp[:] = diagonal * p
+    for b in range(len(y)):
         for e in range(len(heads)):
             i, j = heads[e], tails[e]
-            half = (p[i] + p[j]) / 2
-            Hp[i] += half
-            Hp[j] += half
-        a = rr / np.dot(p, Hp)
-        rr_old, rr = rr, 0.0
-        for i in range(m):
-            x[i] += a * p[i]
-            r[i] -= a * Hp[i]
-            rr += r[i] * r[i] / scale[i]
-        for i in range(m):
-            p[i] = r[i] / scale[i] + rr / rr_old * p[i]
-    return x
+            total, lost = _two_sum(lam[b, i], lam[b, j])
+            r = max(total - 2 * y[b, e] + (lost + low[b, i] + low[b, j]), 0.0)
+            R[b, e] = r
+            d[b, i] += r / 2
+            d[b, j] += r / 2
 
 
 @njit(cache=True)
-def dual_newton(heads, tails, y, lam, tol, n_iter):
-    """Minimise sum_e relu(l_i + l_j - 2y)^2 / 4 - sum_i log l_i from `lam`, in place; returns the relative gap.
+def list_gaps(heads, tails, y, R, lam, gaps):
+    """Fill gaps (b,) with the sum over edges of the gap of w = R / 2 at the dual point `lam` (b, m), for beta = 1."""
+    gaps[:] = 0
+    for b in range(len(y)):
+        for e in range(len(heads)):
+            s = lam[b, heads[e]] + lam[b, tails[e]] - 2 * y[b, e]
+            gaps[b] += _edge_gap(R[b, e] / 2, s, 1.0)
 
-    The semi-smooth Newton method of `solvers.exact`, whose m x m system is solved by conjugate gradients, as
-    accurately as the gap asks for.
-    """
-    d, new_d = np.empty_like(lam), np.empty_like(lam)
-    value, size = _dual(heads, tails, y, lam, d)
-    gap = np.inf
-    for _ in range(n_iter):
-        gap, n_active = _relative_gap(heads, tails, y, lam, d)
-        if gap <= tol:
-            break
-        i, j, n = np.empty(n_active, heads.dtype), np.empty(n_active, heads.dtype), 0
-        for e in range(len(y)):
-            if lam[heads[e]] + lam[tails[e]] > 2 * y[e]:
-                i[n], j[n] = heads[e], tails[e]
-                n += 1
-        gradient = d - 1 / lam
-        step = _newton_step(i[:n], j[:n], lam**-2, gradient, max(min(0.1, np.sqrt(gap)), 1e-8))
-        slope, t = np.dot(gradient, step), 0.9 / max((-step / lam).max(), 0.9)  # l stays positive
-        for _ in range(40):
-            new = lam + t * step
-            new_value, new_size = _dual(heads, tails, y, new, new_d)
-            if new_value <= value + 1e-4 * t * slope + 1e-13 * size:
-                break
-            t /= 2
-        lam[:], d[:], value, size = new, new_d, new_value, new_size
-    return gap
+
+@njit(cache=True)
+def add_signless_laplacian(heads, tails, factor, x, out):
+    """Add factor * |B||B|'x to `out` (m,), (|B||B|'x)_i = the sum of x_i + x_j over the edges ij at node i."""
+    for e in range(len(heads)):
+        i, j = heads[e], tails[e]
+        value = factor * (x[i] + x[j])
+        out[i] += value
+        out[j] += value

@@ -1,35 +1,55 @@
-"""`GraphLearner`: from a table of samples, one column a node, to a graph; a scikit-learn estimator.
+"""`GraphLearner`: from a table of samples, one column per node, to a graph; a scikit-learn estimator.
 
 X ──► centre, scale ──► distances y ──► method ──► most likely scale ──► adjacency_, edge_probability_
+
+Everything runs on the CPU. This is the one file of the core that looks into `beyond`: it offers what is there.
 """
 
+import math
 import time
+import warnings
 from functools import cache
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Self
 
 import networkx as nx
 import numpy as np
 import psutil
 import torch
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse import csgraph
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from . import large, solvers
-from .graphs import FAMILIES, edges, laplacian
-from .signals import distances, pair_distances, spread
+from . import paths, solvers, training
+from .beyond.candidates import candidate_edges, estimate_memory
+from .beyond.equivariant import EquivariantL2G
+from .beyond.transfer import unroll
+from .graphs import FAMILIES, all_pairs, to_vector
+from .likelihood import laplacian_mle, likely_scale, log_likelihood, unit_scale
+from .models import Unrolling
+from .signals import distances, pair_distances, root_mean_square
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 METHODS = ("equivariant", "pds", "exact", "mle", "unrolling")
-SPARSE = ("equivariant", "exact", "pds", "unrolling")  # know candidates
-SIGMA2 = 1e-4  # of Eq. (8), for graphs of mean degree 1
+CANDIDATE_METHODS = ("equivariant", "exact", "pds", "unrolling")  # those that work on a list of candidates
+PRIORS = (*FAMILIES, "mixed")
+NETWORKS = {"equivariant": EquivariantL2G, "unrolling": Unrolling}
+UNROLLING_NODES = 20  # of the graphs that `unrolling` was trained on
+NEGLIGIBLE = 1e-6  # of the largest weight: what is smaller counts as no edge
+SIGMA2 = 1e-4  # of Eq. (9), for graphs of mean degree 1
+LARGEST = 1e152  # of |X|, and 1 / LARGEST the least: weights are of the size of 1 / X^2
 GB = 2**30
 
 
 class GraphLearner(BaseEstimator):
     """Learn a weighted graph between the columns of X, on which the rows are smooth signals.
 
-    The model is the paper's Eq. (8): rows are independent draws of N(0, (L + sigma^2 I)^-1), sigma small, L the graph's
+    The model is the paper's Eq. (9): rows are independent draws of N(0, (L + sigma^2 I)^-1), sigma small, L the graph's
     Laplacian, so that `laplacian_` estimates a precision matrix. With every method the weights have the most likely
     scale: c X in place of X divides them by c^2 and changes nothing else. Nor does the order of the columns matter.
 
@@ -37,22 +57,24 @@ class GraphLearner(BaseEstimator):
     ----------
     method : "equivariant", a network trained on random graphs, the only one with edge probabilities; "mle", maximum
         likelihood; "exact" or "pds", the paper's convex problem, Eq. (4), solved exactly or by its Algorithm 1;
-        "unrolling", the paper's Algorithm 2 without autoencoder.
+        "unrolling", the paper's Algorithm 2 without autoencoder, trained on 20 nodes: with another number it warns.
     prior : the family of graphs a network was trained on: "BA" (hubs), "ER" (no structure), "SBM" (communities),
         "WS" (small world) or "mixed". For equivariant; and for unrolling, where mixed is the most likely of the four.
-    average_degree : edges a node should have, at least 1; None is 4, or all where there are fewer. For exact and pds.
-    min_probability : edges less probable are left out of `adjacency_`; 0 keeps all, each with its expected weight,
-        which has the least squared error. For equivariant.
+    average_degree : edges per node that are wished, at least 1; None is 4, or all where there are fewer. For exact and
+        pds.
+    min_probability : edges less probable are left out of `adjacency_`, and the rest is given its most likely scale. 0
+        keeps all pairs, each with its expected weight, which has the least squared error, above all if samples are few.
+        For equivariant.
     centre : subtract each column's mean. False where columns are compared by their level, such as points in space.
     standardise : divide each column by its standard deviation. Needed where columns have different units; otherwise
-        the spread of a column is information (a node with few neighbours varies more) and better kept.
+        how much a column varies is information (a node with few neighbours varies more) and better kept.
     robust : keep outliers and heavy tails from dominating: medians replace means, samples are brought to one size, and
         differences beyond 3 standard deviations are clipped. Not for columns that rest at one value most of the time.
     n_independent : how many independent samples X is worth; None is all of them. Fewer if rows follow each other in
         time: the probabilities are only as good as this number.
-    candidates : None considers all pairs of nodes. A number considers each node's so many nearest ones only, for graphs
-        beyond a thousand nodes; results are then SciPy sparse arrays. About 3 times the wished degree is enough. Beyond
-        2,000 nodes equivariant takes minutes, exact still seconds.
+    candidates : None considers all pairs of nodes. A number, at least 2, considers each node's so many nearest ones
+        only, for graphs beyond a thousand nodes; results are then SciPy sparse arrays. About 3 times the wished degree
+        is enough. Beyond 2,000 nodes equivariant takes minutes, exact still seconds.
     random_state : seed of the approximate search for candidates.
     verbose : print what is done, its time and memory; None does where `candidates` is given.
 
@@ -70,10 +92,26 @@ class GraphLearner(BaseEstimator):
     >>> learner.plot()
     """
 
+    adjacency_: np.ndarray | sparse.csr_array
+    laplacian_: np.ndarray | sparse.csr_array
+    location_: np.ndarray
+    scale_: np.ndarray
+
     def __init__(
-        self, method="equivariant", *, prior="mixed", average_degree=None, min_probability=0.5, centre=True,
-        standardise=False, robust=False, n_independent=None, candidates=None, random_state=0, verbose=None,
-    ):  # fmt: skip
+        self,
+        method: str = "equivariant",
+        *,
+        prior: str = "mixed",
+        average_degree: float | None = None,
+        min_probability: float = 0.5,
+        centre: bool = True,
+        standardise: bool = False,
+        robust: bool = False,
+        n_independent: float | None = None,
+        candidates: int | None = None,
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: bool | None = None,
+    ) -> None:
         self.method = method
         self.prior = prior
         self.average_degree = average_degree
@@ -86,28 +124,19 @@ class GraphLearner(BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X, y=None):
-        """Learn the graph of X (n_samples, n_nodes); y is ignored."""
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2, ensure_min_features=2)
-        n, m = X.shape
-        self._check_options(m)
-        self._check_memory(n, m)
-        self.location_ = (np.median if self.robust else np.mean)(X, 0) if self.centre else np.zeros(m)
-        self.scale_ = spread(X - self.location_, robust=self.robust) if self.standardise else np.ones(m)
-        if not self.scale_.all():
-            names = self.node_names_[self.scale_ == 0][:5].tolist()
-            raise ValueError(f"X has constant columns, {names}: drop them, or do not standardise")
-        if self.robust and self.centre:  # again without what rows have in common, which blurs medians, not differences
-            Z = (X - self.location_) / self.scale_
-            self.location_ += self.scale_ * np.median(Z - np.median(Z, 1, keepdims=True), 0)
-        X, unit = self._signals(X)
-        pairs, y = self._pairs(X)
-        w, probability = self._learn(y, pairs, self.n_independent or n - bool(self.centre))
-        self._keep(w, probability, y, pairs, unit)
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn the graph of X (n_samples, n_nodes); y is ignored. If it fails, the learner stays as it was."""
+        before = dict(vars(self))
+        try:
+            self._fit(X)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
         return self
 
-    def score(self, X, y=None):
-        """Mean log-likelihood of the rows of X, without their constant parts, under Eq. (8) with this graph.
+    def score(self, X: ArrayLike, y: object = None) -> float:
+        """Mean log-likelihood of the rows of X, without their constant parts, under Eq. (9) with this graph.
 
         sigma^2 is 1e-4 of the mean degree. For comparing learners of the same scaling, as in `GridSearchCV`.
         """
@@ -115,26 +144,29 @@ class GraphLearner(BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, reset=False)
         if sparse.issparse(self.laplacian_):
             raise ValueError("score needs all pairs of nodes, candidates=None")
-        X, unit = self._signals(X)
-        y = self._distances(X, edges(X.shape[1])).numpy() * unit**2
-        return _log_likelihood(self.laplacian_, y) - (X.shape[1] - 1) * np.log(2 * np.pi) / 2
+        m = X.shape[1]
+        y = self._distances(self._in_unit(X, self._unit))
+        L = torch.from_numpy(self.laplacian_ * self._unit**2)
+        per_signal = _mean_log_likelihood(L, y, sigma2=SIGMA2 * L.trace() / m)
+        return float(per_signal) - (m - 1) * math.log(self._unit)  # from the unit back to that of X
 
     @property
-    def edge_probability_(self):
+    def edge_probability_(self) -> np.ndarray | sparse.csr_array:
         check_is_fitted(self)
         if self._probability is None:
             raise AttributeError(f"method={self.method!r} has no edge probabilities: use method='equivariant'")
         return self._probability
 
     @property
-    def node_names_(self):
+    def node_names_(self) -> np.ndarray:
         """(m,) column names of the data frame, or 0, 1, ..."""
         return getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
 
-    def to_networkx(self):
+    def to_networkx(self) -> nx.Graph:
         """The graph as a `networkx.Graph`: nodes by name; edges with `weight` and, if there is one, `probability`."""
         check_is_fitted(self)
-        graph, names = nx.Graph(), self.node_names_.tolist()
+        graph = nx.Graph()
+        names = self.node_names_.tolist()
         graph.add_nodes_from(names)
         A = sparse.coo_array(sparse.triu(self.adjacency_))
         for i, j, weight in zip(*A.coords, A.data.tolist()):
@@ -143,40 +175,63 @@ class GraphLearner(BaseEstimator):
                 graph.edges[names[i], names[j]]["probability"] = float(self._probability[i, j])
         return graph
 
-    def plot(self, **options):
+    def plot(self, **options: object) -> "Figure":
         """Draw the graph, see `plots.network`; returns the figure."""
-        from . import plots
+        from . import plots  # on first use: matplotlib takes a second to load, and learning does not need it
 
         return plots.network(self.to_networkx(), **options)
 
-    # --- the steps of fit ---------------------------------------------------------------------------------------
+    # --- the steps of fit -------------------------------------------------------------------------------------------
+
+    def _fit(self, X):
+        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2, ensure_min_features=2)
+        if np.abs(X).max() > LARGEST:
+            raise ValueError(
+                f"X has values beyond {LARGEST:g}: weights go with 1 / X^2; divide X by a number of that size"
+            )
+        n, m = X.shape
+        self._check_options(m)
+        self._check_memory(n, m)
+        self.location_, self.scale_ = self._location_and_scale(X)
+        self._unit = self._find_unit((X - self.location_) / self.scale_)
+        edges, y = self._pairs(self._in_unit(X, self._unit))
+        if self.centre:
+            y = y * (n / (n - 1))  # a mean that was estimated costs a sample
+        n_independent = n - bool(self.centre) if self.n_independent is None else self.n_independent
+        w, probability = self._learn(y, edges, n_independent)
+        self._keep(w, probability, y, edges)
 
     def _check_options(self, m):
-        degree, k, n = self.average_degree, self.candidates, self.n_independent
-        family, several = ", ".join(FAMILIES), f"between 1 and n_nodes - 1 = {m - 1}, or None"
-        for name, good, wish in (
-            ("method", self.method in METHODS, f"choose one of {', '.join(METHODS)}"),
-            ("prior", self.prior in (*FAMILIES, "mixed"), f"choose one of {family}, mixed"),
-            ("average_degree", degree is None or 1 <= degree <= m - 1, several),
-            ("min_probability", 0 <= self.min_probability <= 1, "between 0 and 1"),
-            ("n_independent", n is None or n >= 1, "at least 1, or None for all samples"),
-            ("candidates", k is None or 1 <= k <= m - 1, several),
-            ("method", not k or self.method in SPARSE, f"candidates= needs one of {', '.join(SPARSE)}"),
-            ("prior", not k or (self.method, self.prior) != ("unrolling", "mixed"), f"with candidates= {family}"),
-        ):
-            if not good:
-                raise ValueError(f"{name}={getattr(self, name)!r}: {wish}")
+        """ValueError for an option that is not possible, with what is."""
+        several = f"n_nodes - 1 = {m - 1}, or None"
+        self._require("method", self.method in METHODS, f"choose one of {', '.join(METHODS)}")
+        self._require("prior", self.prior in PRIORS, f"choose one of {', '.join(PRIORS)}")
+        self._require("min_probability", _is_number(self.min_probability, 0, 1), "between 0 and 1")
+        if self.average_degree is not None:
+            self._require("average_degree", _is_number(self.average_degree, 1, m - 1), f"between 1 and {several}")
+        if self.n_independent is not None:
+            finite = _is_number(self.n_independent, 1, np.finfo(float).max)
+            self._require("n_independent", finite, "a finite number, at least 1, or None for all samples")
+        if self.candidates is not None:
+            whole = isinstance(self.candidates, Integral) and 2 <= self.candidates <= m - 1
+            self._require("candidates", whole, f"a whole number between 2 and {several}")
+            able = self.method in CANDIDATE_METHODS
+            self._require("method", able, f"candidates= needs one of {', '.join(CANDIDATE_METHODS)}")
+            decided = self.method != "unrolling" or self.prior != "mixed"
+            self._require("prior", decided, f"unrolling with candidates= needs one of {', '.join(FAMILIES)}")
+
+    def _require(self, name, holds, wish):
+        if not holds:
+            raise ValueError(f"{name}={getattr(self, name)!r}: {wish}")
 
     def _check_memory(self, n, m):
-        """Say what memory is needed; if there is less, MemoryError and what would fit."""
-        method = self.method if self.method in SPARSE else "equivariant"
-        need = {k: _memory(n, m, k, method) / GB for k in (self.candidates, 100, 50, 30, 20, 10, 5)}
-        free, needed = psutil.virtual_memory().available / GB, need.pop(self.candidates)
-        self._say(f"{m:,} nodes, {n:,} samples: about {needed:.2g} GB of memory, {free:.2g} GB are free")
+        """Say what memory is needed; if there is less, MemoryError with options that fit."""
+        needed = _memory(n, m, self.candidates, self.method)
+        free = psutil.virtual_memory().available
+        self._say(f"{m:,} nodes, {n:,} samples: about {needed / GB:.2g} GB of memory, {free / GB:.2g} GB are free")
         if needed > free:
-            k = next((k for k, x in need.items() if k < m and x <= free), None)
-            remedy = f"method={method!r}, candidates={k} needs {need[k]:.2g} GB" if k else "take fewer samples or nodes"
-            raise MemoryError(f"{m:,} nodes need about {needed:.2g} GB, {free:.2g} GB are free: {remedy}")
+            need = f"{m:,} nodes need about {needed / GB:.2g} GB, {free / GB:.2g} GB are free"
+            raise MemoryError(f"{need}: {_remedy(n, m, self.method, free)}")
 
     @property
     def _talks(self):
@@ -186,114 +241,207 @@ class GraphLearner(BaseEstimator):
         if self._talks:
             print(text, flush=True)
 
-    def _signals(self, X):
-        """X centred, scaled, and divided by its median size, which is the second answer."""
-        X = (X - self.location_) / self.scale_
-        if (X == X[:, :1]).all():
+    def _location_and_scale(self, X):
+        """What the columns of X are centred on and divided by, each (m,)."""
+        middle = np.median if self.robust else np.mean
+        location = middle(X, 0) if self.centre else np.zeros(X.shape[1])
+        scale = np.ones(X.shape[1])
+        if self.standardise:
+            size = np.abs(X - location).max() or 1.0  # squares of what is divided by it stay in range
+            scale = size * root_mean_square((X - location) / size, robust=self.robust)
+            if not scale.all():
+                names = self.node_names_[scale == 0][:5].tolist()
+                raise ValueError(f"X has constant columns, {names}: drop them, or do not standardise")
+        if self.robust and self.centre:  # again without what rows have in common, which blurs medians, not differences
+            Z = (X - location) / scale
+            location = location + scale * np.median(Z - np.median(Z, 1, keepdims=True), 0)
+        return location, scale
+
+    def _find_unit(self, Z):
+        """The median size of centred and scaled samples: distances are computed in this unit."""
+        if _is_constant(Z):
             raise ValueError("X is constant: signals that do not vary say nothing about a graph")
-        unit = np.median(np.abs(X[X != 0]))
-        X = X / unit
+        unit = float(np.median(np.abs(Z[Z != 0])))
+        if not 1 / LARGEST <= unit <= LARGEST:
+            raise ValueError(f"X varies by {unit:.0e}: weights go with 1 / X^2; divide X by a number of that size")
+        return unit
+
+    def _in_unit(self, X, unit):
+        """Samples centred, scaled and divided by `unit`; robust: each brought to the same size."""
+        Z = (X - self.location_) / self.scale_ / unit
         if self.robust:
-            size = spread((X - np.median(X, 1, keepdims=True)).T, robust=True)
-            X = X * np.divide(np.median(size[size > 0]), size, where=size > 0, out=np.zeros_like(size))[:, None]
-        return X, unit
+            size = root_mean_square((Z - np.median(Z, 1, keepdims=True)).T, robust=True)
+            if size.any():
+                size = np.divide(np.median(size[size > 0]), size, where=size > 0, out=np.zeros_like(size))
+            Z = Z * size[:, None]
+        return Z
 
-    def _pairs(self, X):
-        """The pairs of nodes considered, (2, E), and their distances, (E,)."""
+    def _pairs(self, Z):
+        """The list of pairs considered, (2, E), or None for all of them; and their distances, (E,)."""
         start = time.perf_counter()
-        if self.candidates:
+        if self.candidates is None:
+            edges, y = None, self._distances(Z)
+        else:
             seed = check_random_state(self.random_state).randint(2**31)
-            pairs, y = large.candidate_edges(X, self.candidates, seed=seed)
-        else:
-            pairs, y = edges(X.shape[1]), None
-        y = self._distances(X, pairs) if y is None or self.robust else y
+            edges, y = candidate_edges(Z, self.candidates, seed=seed)
+            if self.robust:
+                y = pair_distances(Z, edges, robust=True)
         self._say(f"{len(y):,} pairs of nodes in {time.perf_counter() - start:.1f} s")
-        return pairs, y * (len(X) / (len(X) - bool(self.centre)))  # a mean that was estimated costs a sample
+        return edges, y
 
-    def _distances(self, X, pairs):
-        plain = not self.robust and X.shape[1] > 2
-        return distances(X) if plain else pair_distances(X, pairs, robust=self.robust)
+    def _distances(self, Z):
+        """Distances of all pairs, (E,)."""
+        if self.robust or Z.shape[1] == 2 or _is_constant(Z):
+            return pair_distances(Z, all_pairs(Z.shape[1]), robust=self.robust)
+        return distances(Z)
 
-    def _learn(self, y, pairs, n):
-        """Expected weights of the pairs, (E,), up to a factor, and the probabilities of edges, (E,) or None."""
-        m, start, p = self.n_features_in_, time.perf_counter(), None
-        if m == 2:  # one edge, whose weight is a matter of scale
-            w, p = np.ones(1), np.ones(1) if self.method == "equivariant" else None
+    def _learn(self, y, edges, n_independent):
+        """Weights of the pairs (E,), up to a factor, and the probabilities of edges, (E,) or None."""
+        start = time.perf_counter()
+        probability = None
+        if self.n_features_in_ == 2:  # one edge, whose weight is a matter of scale
+            w = torch.ones_like(y)
+            probability = torch.ones_like(y) if self.method == "equivariant" else None
         elif self.method == "equivariant":
-            p, w = self._equivariant(y, pairs, n)
+            w, probability = self._equivariant(y, edges, n_independent)
         elif self.method == "unrolling":
-            w = self._unrolling(y, pairs)
+            w = self._unrolling(y, edges)
         elif self.method == "mle":
-            if len(zero := pairs[:, y == 0].T):
-                same = self.node_names_[zero[0]].tolist()
-                raise ValueError(f"columns {same} of X are equal, infinitely connected for mle: drop one of them")
-            w = solvers.laplacian_mle(y)
+            w = self._mle(y)
         else:
-            w = self._convex(y, pairs, min(self.average_degree or 4, self.candidates or m - 1))
+            w = self._convex(y, edges, self.average_degree)
         self._say(f"{self.method} in {time.perf_counter() - start:.1f} s")
-        return np.asarray(w), None if p is None else np.asarray(p)
+        return w, probability
 
     @torch.no_grad()
-    def _equivariant(self, y, pairs, n):
-        network, m = _network("equivariant", self.prior), self.n_features_in_
-        p, w = large.refine(network, y, pairs, m, n, progress=self._talks) if self.candidates else network(y, n)
-        return p, p * w
+    def _equivariant(self, y, edges, n_independent):
+        """Expected weights and probabilities, (E,)."""
+        network = _network("equivariant", self.prior)
+        probability, weight = network(y, n_independent, edges, self.n_features_in_, progress=self._talks)
+        return probability * weight, probability
 
-    def _convex(self, y, pairs, degree):
+    def _mle(self, y):
+        zero = torch.nonzero(y == 0)[:, 0]
+        if len(zero):
+            same = self.node_names_[all_pairs(self.n_features_in_)[:, zero[0]]].tolist()
+            raise ValueError(f"columns {same} of X are equal, infinitely connected for mle: drop one of them")
+        return laplacian_mle(y)
+
+    def _convex(self, y, edges, average_degree):
         """Solution of Eq. (4) of the wished degree."""
-        if not self.candidates:
-            w, theta = solvers.learn(y, degree)
-            return solvers.pds(theta * y) if self.method == "pds" else w
-        w, theta, certificate = large.learn_edges(y, pairs, self.n_features_in_, average_degree=degree)
-        self._say(f"relative duality gap among the candidates {certificate.gap.item():.1e}")
-        return large.pds(theta * y, pairs, self.n_features_in_) if self.method == "pds" else w
-
-    def _unrolling(self, y, pairs):
-        """Unrolled weights, for distances in the unit in which the solution of Eq. (4) has a mean degree of 1."""
         m = self.n_features_in_
-        w = self._convex(y, pairs, min(4, self.candidates or m - 1))
-        y = y * (2 * w.sum() * (m - 1) / m / (w @ y))
+        degree = min(4, 2 * len(y) / m) if average_degree is None else average_degree
+        tol = 1e-14 if edges is None else 1e-6
+        learned = solvers.learn(y, degree, tol=tol, edges=edges, n_nodes=m)
+        self._say(f"relative duality gap {learned.certificate.gap.item():.1e}")
+        if self.method == "pds":
+            return solvers.pds(learned.theta * y, edges=edges, n_nodes=m)
+        return learned.w
+
+    def _unrolling(self, y, edges):
+        """Unrolled weights, for distances as signals on a graph of mean degree 1 have them."""
+        m = self.n_features_in_
+        y = y * unit_scale(y, self._convex(y, edges, None), m)
         families = FAMILIES if self.prior == "mixed" else [self.prior]
-        found = [large.unroll(_network("unrolling", family), y, pairs, m) for family in families]
-        found = [w * ((m - 1) / (w @ y)) for w in found]
-        return max(found, key=lambda w: _log_likelihood(laplacian(w).numpy(), y.numpy())) if found[1:] else found[0]
+        found = [unroll(_network("unrolling", family), y, edges, m) for family in families]
+        found = [_most_likely(w, y, edges, m) for w in found]
+        w = found[0] if len(found) == 1 else max(found, key=lambda w: log_likelihood(w, y, sigma2=SIGMA2))
+        if m != UNROLLING_NODES:
+            degree = 2 * _is_edge(w).sum().item() / m
+            warnings.warn(
+                f"method='unrolling' was trained on graphs of {UNROLLING_NODES} nodes and X has {m}: do not rely on "
+                f"this graph of {degree:.3g} edges per node. method='equivariant' was trained on many sizes, "
+                "method='exact' needs no training",
+                stacklevel=5,  # names the line that called fit
+            )
+        return w
 
-    def _keep(self, w, probability, y, pairs, unit):
-        """Give w its most likely scale, w'y = m - number of components, and store it all as matrices."""
-        m, (i, j) = self.n_features_in_, np.asarray(pairs)
-
-        def matrix(x):
-            A = sparse.coo_array((x[x > 0], (i[x > 0], j[x > 0])), shape=(m, m)).tocsr()
-            return A + A.T if self.candidates else (A + A.T).toarray()
-
-        w = np.where(w > 1e-6 * w.max(), w, 0.0)
-        n_components = csgraph.connected_components(matrix(w), directed=False)[0]
-        w = w * ((m - n_components) / (w @ y.numpy())) / unit**2
-        self._probability = None if probability is None else matrix(probability)
-        self.adjacency_ = matrix(w if probability is None else np.where(probability >= self.min_probability, w, 0.0))
+    def _keep(self, w, probability, y, edges):
+        """Drop what is no edge, give the rest its most likely scale, and store it all as matrices."""
+        m = self.n_features_in_
+        w = torch.where(_is_edge(w), w.double(), 0)
+        self._probability = None
+        if probability is not None:
+            w = torch.where(probability >= self.min_probability, w, 0)
+            self._probability = self._matrix(probability.double(), edges)
+        w = _most_likely(w, y, edges, m) / self._unit**2
+        self.adjacency_ = self._matrix(w, edges)
         self.laplacian_ = csgraph.laplacian(self.adjacency_, form="array")
-        if self.candidates:
+        if sparse.issparse(self.laplacian_):
             self.laplacian_ = self.laplacian_.tocsr()
 
+    def _matrix(self, x, edges):
+        """Values of the pairs, (E,), as a symmetric matrix (m, m): sparse if the user asked for candidates."""
+        A = _sparse_matrix(x, edges, self.n_features_in_)
+        return A if self.candidates else A.toarray()
 
-def _memory(n, m, candidates, method):
-    """Bytes that fit needs at its peak, beside X."""
-    if not candidates:
-        return 8 * (3 * n * m + 60 * m * m)  # measured with m = 150 to 600: 24 to 58
-    network = 800 * m * candidates + 24 * min(m, 2000) ** 2 if method == "equivariant" else 0
-    return large.estimate_memory(m, n, candidates) + 8 * 3 * n * m + network
+
+def _is_number(x, low, high):
+    return isinstance(x, Real) and low <= x <= high
+
+
+def _is_constant(Z):
+    """Whether every sample (row) has one value at all nodes."""
+    return (Z == Z[:, :1]).all()
+
+
+# --- graphs as half-vectors (E,) on all pairs, `edges` = None, or on a list ------------------------------------------
+
+
+def _is_edge(w):
+    """Where weights (E,) are not negligible."""
+    return w > NEGLIGIBLE * w.max()
+
+
+def _sparse_matrix(x, edges, m):
+    """The positive values x (E,) as a symmetric sparse matrix (m, m)."""
+    on = x > 0
+    i, j = (all_pairs(m) if edges is None else edges)[:, on].numpy()
+    A = sparse.coo_array((x[on].numpy(), (i, j)), shape=(m, m)).tocsr()
+    return A + A.T
+
+
+def _most_likely(w, y, edges, m):
+    """w with its most likely scale, w'y = m - number of components; a graph that does not tell (w'y = 0) stays."""
+    n_components, _ = csgraph.connected_components(_sparse_matrix(w, edges, m), directed=False)
+    return w * likely_scale(w, y, m - n_components) if w @ y > 0 else w
+
+
+def _mean_log_likelihood(L, y, sigma2):
+    """`likelihood.log_likelihood`, from a Laplacian (m, m), and for two nodes, too."""
+    w = -to_vector(L)
+    if len(w) > 1:
+        return log_likelihood(w, y, sigma2=sigma2)
+    (edge,), (distance,) = w, y
+    precision = 2 * edge + sigma2  # of (x_0 - x_1) / sqrt(2), whose mean square is distance / 2
+    return (precision.log() - precision * distance / 2 - math.log(2 * math.pi)) / 2
+
+
+# --- networks, memory -----------------------------------------------------------------------------------------------
 
 
 @cache
 def _network(model, family):
-    from . import runs, training
+    """A trained network that comes with the package, built from the arguments that its record states."""
+    path = paths.WEIGHTS / f"{model}-{family.lower()}"
+    record = training.read_record(path)
+    return training.load(path, NETWORKS[model](**record["configuration"]["arguments"]))
 
-    return training.load(runs.equivariant(family) if model == "equivariant" else runs.Run(model, family))
+
+def _memory(n, m, candidates, method):
+    """Bytes that fit needs at its peak, beside X."""
+    if candidates is None:
+        return 8 * (3 * n * m + 60 * m * m)  # measured with m = 150 to 600: 24 to 58
+    network = 800 * m * candidates + 24 * min(m, 2000) ** 2 if method == "equivariant" else 0
+    return estimate_memory(m, n, candidates) + 8 * 3 * n * m + network
 
 
-def _log_likelihood(L, y):
-    """Of one signal, on average, without its constant part and up to a constant: Eq. (8), from distances y (E,)."""
-    m = len(L)
-    sigma2 = SIGMA2 * np.trace(L) / m
-    _, logdet = np.linalg.slogdet(L + sigma2 * np.eye(m) + (1 - sigma2) / m)  # the constant part counts log 1 = 0
-    return float(logdet + L[np.triu_indices(m, 1)] @ y - sigma2 * y.sum() / m) / 2
+def _remedy(n, m, method, free):
+    """Options that fit into `free` bytes, as text."""
+    if method not in ("equivariant", "exact", "pds"):
+        method = "exact"  # mle needs all pairs, unrolling is not made for so many nodes
+    for k in (100, 50, 30, 20, 10, 5):
+        needed = _memory(n, m, k, method)
+        if k < m and needed <= free:
+            return f"method={method!r}, candidates={k} needs {needed / GB:.2g} GB"
+    return "take fewer samples or nodes"

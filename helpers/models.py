@@ -1,7 +1,8 @@
 """The unrolled networks of the paper: Unrolling, Recurrent Unrolling, and L2G with its TopoDiffVAE (Algorithm 2).
 
-Every network maps distances y (..., E) to its path of estimates (..., T, E); `predict` returns the last one, clamped
-at zero. Inside, a batch is stored edges first, (E, B): gathers and sums over edges then move contiguous rows.
+A network maps Observations, or their distances y (..., E), to its path of estimates w^(1), ..., w^(T), one per layer:
+(..., T, E). `predict` returns the last one, clamped at zero. The device is that of the input, the precision that of
+the parameters. Inside, a batch is stored edges first, (E, B): sums over edges then run over contiguous rows.
 """
 
 from functools import partial
@@ -10,31 +11,69 @@ import torch
 from torch import nn
 from torch.nn.functional import leaky_relu
 
-from .graphs import edges, n_nodes, to_matrix
+from .graphs import all_pairs, count_nodes, to_matrix
 from .kernels import PDSLayers
 from .solvers import check_distances, pds_step, safe_step
 
-ETA = 1e-4  # edges below count as absent when the encoder reads a graph (Section 3.2)
+ETA = 1e-4  # eta of Section 3.2: the encoder takes weights below it for absent edges
+
+
+# --- Algorithm 2 without enhancement -------------------------------------------------------------------------------
 
 
 def edges_first_operators(m, device):
-    """D: (E, B) -> (m, B) and its adjoint, for batches stored edges first."""
-    i, j = edges(m, device)
-    return (
-        lambda w: w.new_zeros(m, w.shape[1]).index_add(0, i, w).index_add(0, j, w),
-        lambda v: v.index_select(0, i) + v.index_select(0, j),
-    )
+    """D: (E, B) -> (m, B) and its adjoint D': (m, B) -> (E, B), for batches stored edges first."""
+    i, j = all_pairs(m, device)
+
+    def D(w):
+        return w.new_zeros(m, w.shape[1]).index_add(0, i, w).index_add(0, j, w)
+
+    def D_adjoint(v):
+        return v.index_select(0, i) + v.index_select(0, j)
+
+    return D, D_adjoint
 
 
-def pds_layers(w, v, y, theta, slope):
-    """Layers of Algorithm 2 without enhancement: w, y (E, B), v (m, B), theta (T, 3) -> path (T, E, B), last v."""
-    if y.device.type == "cpu":
-        return PDSLayers.apply(w, v, y, theta, slope, edges(len(v)))
-    path, operators = [], edges_first_operators(len(v), y.device)
-    for parameters in theta:
-        w, v = pds_step(w, v, y, *parameters, project=partial(leaky_relu, negative_slope=slope), operators=operators)
+def pds_layers(w, v, y, theta, slope, compiled=True):
+    """Plain layers of Algorithm 2, one after the other.
+
+    Parameters
+    ----------
+    w, v : (E, B) and (m, B), what enters the first layer
+    y : (E, B), distances
+    theta : (T, 3), a row (alpha, beta, gamma) per layer
+    slope : of the rectifier in Step 5 for negative entries
+    compiled : use the compiled layers of `kernels`, which exist on the CPU only; the loop below is what they compute
+
+    Returns
+    -------
+    path : (T, E, B), the w of every layer
+    v : (m, B), of the last layer
+    """
+    if compiled and y.device.type == "cpu":
+        return PDSLayers.apply(w, v, y, theta, slope, all_pairs(len(v)))
+    rectify = partial(leaky_relu, negative_slope=slope)  # Step 5
+    operators = edges_first_operators(len(v), y.device)
+    path = []
+    for alpha, beta, gamma in theta:
+        w, v = pds_step(w, v, y, alpha, beta, gamma, rectify, operators=operators)
         path.append(w)
     return torch.stack(path), v
+
+
+def discounted_error(path, w, tau):
+    """First term of Eq. (8), mean over the batch: path (T, E, B), truth w (B, E) -> scalar.
+
+    Layer t of T weighs tau^(T-t+1): the released code starts at tau, the text at 1.
+    """
+    errors = (path - w.T.contiguous()).square().sum(1)
+    weights = tau ** torch.arange(len(path), 0, -1, device=w.device, dtype=w.dtype)
+    return (weights @ errors / w.square().sum(1)).mean()
+
+
+def batch_first(path, shape):
+    """Path (T, E, B) -> (..., T, E), where `shape` is (..., E)."""
+    return path.permute(2, 0, 1).reshape(*shape[:-1], len(path), shape[-1])
 
 
 class Unrolling(nn.Module):
@@ -44,10 +83,10 @@ class Unrolling(nn.Module):
     ----------
     n_layers : T
     shared : one (alpha, beta, gamma) for all layers, the paper's Recurrent Unrolling (3 parameters instead of 3T)
-    n_nodes : the graph size the initial step size is safe for; the parameters themselves fit any size
-    tau : discount of the loss (Eq. 7); layer t of T weighs tau^(T-t+1) as in the released code
+    n_nodes : the graph size for which the initial step size is safe; the parameters themselves fit any size
+    tau : discount of the loss, see `discounted_error`
     slope : of the rectifier in Step 5 for negative entries; 0 is the paper's max(0, .)
-    max_gradient : bound on the norm of a parameter's gradient in training; 0 for none. In the first epochs single
+    max_gradient : bound on the norm of each parameter's gradient in training; 0 for none. In the first epochs single
         batches have gradients many orders of magnitude above the usual ones
     """
 
@@ -57,44 +96,54 @@ class Unrolling(nn.Module):
         super().__init__()
         if n_layers < 1:
             raise ValueError(f"n_layers={n_layers}: at least 1 layer is needed")
-        self.n_layers, self.shared, self.tau, self.slope = n_layers, shared, tau, slope
+        self.n_layers = n_layers
+        self.shared = shared
+        self.tau = tau
+        self.slope = slope
         self.max_gradient = max_gradient
         start = torch.tensor([1.0, 1.0, 0.4 * safe_step(n_nodes, beta=1.0)])
         self.theta = nn.Parameter(start.repeat(1 if shared else n_layers, 1))  # columns: alpha, beta, gamma
 
-    def forward(self, y):
-        """y (..., E) -> path (..., T, E), unclamped."""
-        check_distances(y)
-        flat = y.reshape(-1, y.shape[-1])
-        path, _ = self._layers(flat.T.contiguous())
-        return path.permute(2, 0, 1).reshape(*y.shape[:-1], self.n_layers, y.shape[-1])
+    def prepare(self, observations):
+        """Observations, or distances, -> distances y (..., E) in the precision of the parameters."""
+        return check_distances(observations).to(self.theta.dtype)
 
-    def predict(self, y):
-        """y (..., E) -> w (..., E), non-negative."""
+    def forward(self, observations):
+        """Observations, or distances y (..., E), -> path (..., T, E), not clamped."""
+        y = self.prepare(observations)
+        return batch_first(self._path(y.reshape(-1, y.shape[-1])), y.shape)
+
+    def predict(self, observations):
+        """Observations, or distances y (..., E), -> w (..., E), non-negative."""
         with torch.no_grad():
-            return self(y)[..., -1, :].clamp_min(0)
+            return self(observations)[..., -1, :].clamp_min(0)
 
-    def loss(self, y, w, generator=None):
-        """Discounted normalised error of all layers, first term of Eq. (7); y, w (B, E)."""
-        path, _ = self._layers(y.T.contiguous())
-        return self._discounted_error(path, w)
+    def loss(self, prepared, w, generator=None):
+        """First term of Eq. (8) on a batch of distances and graphs, each (B, E); nothing here is random."""
+        return discounted_error(self._path(prepared), w, self.tau)
 
-    def _layers(self, y):
-        v = y.new_zeros(n_nodes(len(y)), y.shape[1])
-        return pds_layers(torch.zeros_like(y), v, y, self.theta.expand(self.n_layers, 3), self.slope)
+    def _path(self, y):
+        """y (B, E) -> path (T, E, B), from w^(0) = 0 and v^(0) = 0 (Step 1)."""
+        y = y.T.contiguous()
+        v = y.new_zeros(count_nodes(len(y)), y.shape[1])
+        path, _ = pds_layers(torch.zeros_like(y), v, y, self.theta.expand(self.n_layers, 3), self.slope)
+        return path
 
-    def _discounted_error(self, path, w):
-        """Path (T, E, B) and truth (B, E) -> the discounted sum of Eq. (7), mean over the batch."""
-        errors = (path - w.T.contiguous()).square().sum(1)
-        weight = self.tau ** torch.arange(self.n_layers, 0, -1, device=w.device, dtype=w.dtype)
-        return (weight @ errors / w.square().sum(1)).mean()
+
+# --- Algorithm 2 with enhancement ----------------------------------------------------------------------------------
 
 
 class TopoDiffVAE(nn.Module):
-    """The conditional variational autoencoder that stands in for the proximal step (Section 3.2, Eqs. 5-6).
+    """The conditional variational autoencoder that replaces the proximal operator of Step 5 (Section 3.2, Eqs. 5-7).
 
     Sizes, biases and activations follow the released code: 106,019 parameters with T = 20 layers around it at m = 20.
-    `readout` "sum" is the released code's, "mean" the text's.
+
+    Parameters
+    ----------
+    n_nodes : m
+    n_hidden, n_latent : widths of the encoder and of the code z
+    n_decoder : hidden units of the decoder; None is the released code's 2m(m-1)/3
+    readout : "sum" over the nodes is the released code's, "mean" the text's
     """
 
     def __init__(self, n_nodes, *, n_hidden=32, n_decoder=None, n_latent=16, readout="sum"):
@@ -103,7 +152,7 @@ class TopoDiffVAE(nn.Module):
             raise ValueError(f"readout={readout!r}: 'sum' (released code) or 'mean' (the text)")
         n_edges = n_nodes * (n_nodes - 1) // 2
         n_decoder = n_decoder or 4 * n_edges // 3
-        self.readout, self.n_latent = readout, n_latent
+        self.readout = readout
         self.h0 = nn.Parameter(torch.empty(1, n_hidden))
         self.b0 = nn.Parameter(torch.ones(n_hidden))
         self.H1 = nn.Parameter(torch.empty(n_hidden, 2 * n_hidden))
@@ -118,49 +167,61 @@ class TopoDiffVAE(nn.Module):
             nn.init.xavier_uniform_(layer.weight, nn.init.calculate_gain("tanh"))
 
     def f_emb(self, A):
-        """Graph embedding of Eq. (6): binary adjacency matrices (..., m, m) -> (..., n_latent)."""
+        """Graph embedding of Eq. (6), with biases: binary adjacency matrices (..., m, m) -> (..., n_latent)."""
         d = A.sum(-1, keepdim=True)
         h = torch.relu((A @ d) * self.h0 + self.b0)
         h = torch.relu(A @ (h @ self.H1) + self.b1)
         return self.embedding(h.sum(-2) if self.readout == "sum" else h.mean(-2))
 
     def encode(self, r1, w):
-        """Posterior of z given estimate r1 and truth w (B, E): mean and log-variance (B, n_latent), Eq. (5).
+        """Eq. (5): estimate r1 and truth w (B, E) -> mean and log-variance of the code z, each (B, n_latent).
 
-        The log-variance is never positive (released code), and no gradient passes the binarisation.
+        As in the released code the log-variance is never positive, and no gradient passes the binarisation.
         """
         binary = torch.stack([w, r1]).detach() >= ETA
-        emb_w, emb_r = self.f_emb(to_matrix(binary.to(r1)))
-        delta = emb_w - emb_r
+        embedding_w, embedding_r = self.f_emb(to_matrix(binary.to(r1)))
+        delta = embedding_w - embedding_r
         return self.f_mean(delta), -self.f_cov(delta).abs()
 
     def decode(self, r1, z):
-        """(B, E), (B, n_latent) -> p1 (B, E)."""
+        """Eq. (7): estimate r1 (B, E) and code z (B, n_latent) -> p1 (B, E)."""
         return self.decoder(torch.cat([r1, z], -1))
 
 
+def draw_code(mean, log_var, generator=None):
+    """z = mean + standard deviation * noise, (B, n_latent). The noise is drawn on the CPU, then moved."""
+    noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype).to(mean.device)
+    return mean + (log_var / 2).exp() * noise
+
+
+def kl_divergence(mean, log_var):
+    """KL(N(mean, exp(log_var)) || N(0, 1)), the second term of Eq. (8); as released, the mean over batch and code."""
+    return -0.5 * (1 + log_var - mean.square() - log_var.exp()).mean()
+
+
 class L2G(nn.Module):
-    """Algorithm 2: an unrolled network whose `enhanced` layers use a TopoDiffVAE for Step 5.
+    """Algorithm 2: an unrolled network whose `enhanced` layers have a TopoDiffVAE for Step 5.
 
     Parameters
     ----------
     n_nodes, n_layers : m and T; the decoder fixes the graph size
-    enhanced : layers with a TopoDiffVAE, counted as in a list; the paper's experiments use the last only
-    tau : discount of the loss
+    enhanced : layers with a TopoDiffVAE, counted like the entries of a list; the paper's experiments use the last only
+    tau : discount of the loss, see `discounted_error`
     slope : of the rectifier in the other layers; 0 is the text's, 0.01 the released code's. Two nodes in different
         components are 1e4 apart, and a hundredth of that still swamps the weights
-    correction : True trains gamma in enhanced layers too, so that Step 7 follows the decoder, as the text has it. That
-        step can return the layer's input and ignore the decoder, and training settles for it; False fixes gamma = 0,
-        and the layer returns p1 (the released weights have gamma = -0.0016 there)
-    detached : True trains the layers before a decoder by their own errors only; a decoder that is slow to learn, as on
-        many nodes, otherwise spoils them
+    correction : what an enhanced layer returns. True is the text's w - r1 + q1 (Step 9) with a trained gamma; training
+        then finds steps that cancel the decoder's output and pass the layer's input on. False fixes gamma = 0 there,
+        for which w - r1 + q1 = p1, the decoder's graph (the released weights have gamma = -0.0016)
+    detached : True trains the layers before a decoder by their own errors only. On many nodes a decoder is slow to
+        learn, and until it has learned its gradients spoil the layers before it
     reconstruction : add the decoder's squared error sum_j (p1 - w)_j^2 to the loss (released code; not in the text)
-    kl_weight : beta_KL of Eq. (7)
+    kl_weight : beta_KL of Eq. (8)
     max_gradient : see Unrolling
-    n_hidden, n_decoder, n_latent, readout : of the TopoDiffVAE
+    n_hidden, n_decoder, n_latent, readout : see TopoDiffVAE
     """
 
     keep_best = True
+    half_precision = ("vaes.",)  # parameters that a checkpoint stores as float16; theta needs all of its digits
 
     def __init__(
         self,
@@ -175,82 +236,113 @@ class L2G(nn.Module):
         reconstruction=True,
         kl_weight=1.0,
         max_gradient=1.0,
-        **vae,
+        n_hidden=32,
+        n_decoder=None,
+        n_latent=16,
+        readout="sum",
     ):
         super().__init__()
         for t in enhanced:
             if not -n_layers <= t < n_layers:
                 raise ValueError(f"enhanced={tuple(enhanced)}: layers count from {-n_layers} to {n_layers - 1}")
+        self.n_nodes = n_nodes
+        self.n_layers = n_layers
+        self.enhanced = tuple(sorted({t % n_layers for t in enhanced}))
+        self.correction = correction
+        self.detached = detached
+        self.reconstruction = reconstruction
+        self.kl_weight = kl_weight
+        self.max_gradient = max_gradient
+        self.n_latent = n_latent
         self.unrolling = Unrolling(n_layers, n_nodes=n_nodes, tau=tau, slope=slope)
-        self.n_nodes, self.n_layers = n_nodes, n_layers
-        self.enhanced = tuple(sorted(t % n_layers for t in enhanced))
-        self.vaes = nn.ModuleList(TopoDiffVAE(n_nodes, **vae) for _ in self.enhanced)
-        self.correction, self.detached, self.max_gradient = correction, detached, max_gradient
-        self.reconstruction, self.kl_weight = reconstruction, kl_weight
+        self.vaes = nn.ModuleList(
+            TopoDiffVAE(n_nodes, n_hidden=n_hidden, n_decoder=n_decoder, n_latent=n_latent, readout=readout)
+            for _ in self.enhanced
+        )
 
-    def forward(self, y, seed=0):
-        """y (..., E) -> path (..., T, E), unclamped. Latent codes are drawn from the prior, one for each `seed`.
-
-        The truth is unknown here, so the encoder is idle. The same code serves all graphs: the result for a graph does
-        not depend on the batch it comes in. `seed=None` uses the prior's mean, z = 0.
-        """
-        check_distances(y)
-        if n_nodes(y.shape[-1]) != self.n_nodes:
+    def prepare(self, observations):
+        """Observations, or distances, of graphs of the right size -> distances y (..., E), as for Unrolling."""
+        y = self.unrolling.prepare(observations)
+        m = count_nodes(y.shape[-1])
+        if m != self.n_nodes:
             raise ValueError(
-                f"y has {n_nodes(y.shape[-1])} nodes, this L2G was built for n_nodes={self.n_nodes}: "
+                f"the observations have {m} nodes, this L2G was built for n_nodes={self.n_nodes}: "
                 "its decoder fits one size; train another or use Unrolling, which fits any"
             )
-        flat = y.reshape(-1, y.shape[-1])
-        path, _ = self._layers(flat.T.contiguous(), latent=self._prior(seed, flat))
-        return path.permute(2, 0, 1).reshape(*y.shape[:-1], self.n_layers, y.shape[-1])
+        return y
 
-    def predict(self, y, seed=0):
-        """y (..., E) -> w (..., E), non-negative; deterministic for a given seed."""
+    def forward(self, observations, seed=0):
+        """Observations, or distances y (..., E), -> path (..., T, E), not clamped.
+
+        The truth is unknown here, so the encoder is idle, and `seed` draws the codes z from the prior N(0, I). All
+        graphs are given the same code, so that the result for a graph does not depend on the batch it comes in.
+        `seed=None` uses the prior's mean, z = 0.
+        """
+        y = self.prepare(observations)
+        codes = self._prior(seed, y)
+
+        def step_5(k, r1):
+            return self.vaes[k].decode(r1, codes[k].expand(len(r1), -1))
+
+        return batch_first(self._path(y.reshape(-1, y.shape[-1]), step_5), y.shape)
+
+    def predict(self, observations, seed=0):
+        """Observations, or distances y (..., E), -> w (..., E), non-negative; deterministic for a given seed."""
         with torch.no_grad():
-            return self(y, seed)[..., -1, :].clamp_min(0)
+            return self(observations, seed)[..., -1, :].clamp_min(0)
 
-    def loss(self, y, w, generator=None):
-        """Eq. (7) on a batch y, w (B, E); `generator` draws the latent noise."""
-        path, terms = self._layers(y.T.contiguous(), truth=w, generator=generator)
-        loss = self.unrolling._discounted_error(path, w)
-        for p1, mean, log_var in terms:
-            loss = loss + self.kl_weight * -0.5 * (1 + log_var - mean.square() - log_var.exp()).mean()
+    def loss(self, prepared, w, generator=None):
+        """Eq. (8) on a batch of distances and graphs, each (B, E); `generator` (CPU) draws the noise of the codes."""
+        outputs = []  # (p1, mean, log_var) of every enhanced layer
+
+        def step_5(k, r1):
+            mean, log_var = self.vaes[k].encode(r1, w)
+            p1 = self.vaes[k].decode(r1, draw_code(mean, log_var, generator))
+            outputs.append((p1, mean, log_var))
+            return p1
+
+        loss = discounted_error(self._path(prepared, step_5), w, self.unrolling.tau)
+        for p1, mean, log_var in outputs:
+            loss = loss + self.kl_weight * kl_divergence(mean, log_var)
             if self.reconstruction:
                 loss = loss + (p1 - w).square().sum(1).mean()
         return loss
 
     def _prior(self, seed, like):
-        codes = torch.zeros(len(self.vaes), self.vaes[0].n_latent if self.vaes else 0)
-        if seed is not None:
-            codes = torch.randn(codes.shape, generator=torch.Generator().manual_seed(seed))
-        return [code.to(like).expand(len(like), -1) for code in codes]
+        """One code per enhanced layer, (n_enhanced, n_latent), of the device and precision of `like`."""
+        shape = (len(self.vaes), self.n_latent)
+        if seed is None:
+            return like.new_zeros(shape)
+        return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(like)
 
-    def _layers(self, y, *, latent=None, truth=None, generator=None):
-        """y (E, B) -> path (T, E, B), and (p1, mean, log-variance), each (B, .), of enhanced layers shown the truth."""
-        theta, slope = self.unrolling.theta, self.unrolling.slope
+    def _path(self, y, step_5):
+        """y (B, E) -> path (T, E, B); `step_5(k, r1)` is Step 5 of the k-th enhanced layer, r1 (B, E) -> p1 (B, E)."""
+        y = y.T.contiguous()
+        theta = self.unrolling.theta
         operators = edges_first_operators(self.n_nodes, y.device)
-        w, v = torch.zeros_like(y), y.new_zeros(self.n_nodes, y.shape[1])
-        pieces, terms, start = [], [], 0
-
-        def enhance(k, r1):  # Step 5 with enhancement
-            vae, r1 = self.vaes[k], r1.T.detach() if self.detached else r1.T
-            if truth is None:
-                return vae.decode(r1, latent[k]).T
-            mean, log_var = vae.encode(r1, truth)
-            noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
-            p1 = vae.decode(r1, mean + (log_var / 2).exp() * noise)
-            terms.append((p1, mean, log_var))
-            return p1.T
-
+        w = torch.zeros_like(y)
+        v = y.new_zeros(self.n_nodes, y.shape[1])
+        pieces = []
+        first = 0  # of the plain layers before the next enhanced one
         for k, t in enumerate((*self.enhanced, self.n_layers)):
-            if start < t:
-                path, v = pds_layers(w, v, y, theta[start:t], slope)
-                w = path[-1]
-                pieces.append(path)
+            if first < t:
+                piece, v = pds_layers(w, v, y, theta[first:t], self.unrolling.slope)
+                w = piece[-1]
+                pieces.append(piece)
             if t < self.n_layers:
-                alpha, beta, gamma = theta[t]
-                gamma = gamma if self.correction else 0 * gamma
-                w, v = pds_step(w, v, y, alpha, beta, gamma, project=partial(enhance, k), operators=operators)
+                w, v = self._enhanced_layer(w, v, y, theta[t], partial(step_5, k), operators)
                 pieces.append(w[None])
-                start = t + 1
-        return torch.cat(pieces), terms
+            first = t + 1
+        return torch.cat(pieces)
+
+    def _enhanced_layer(self, w, v, y, theta, step_5, operators):
+        """One layer whose Step 5 is a TopoDiffVAE: w (E, B), v (m, B) -> the next w and v."""
+        alpha, beta, gamma = theta
+        if not self.correction:
+            gamma = torch.zeros_like(gamma)
+
+        def project(r1):
+            r1 = r1.T.detach() if self.detached else r1.T
+            return step_5(r1).T
+
+        return pds_step(w, v, y, alpha, beta, gamma, project, operators=operators)

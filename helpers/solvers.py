@@ -2,38 +2,48 @@
 
     min over w >= 0 of  2 w'y - alpha 1'log(D w) + beta ||w||^2
 
-`y` and `w` are half-vectors (..., E); `alpha` and `beta` are positive numbers or tensors that broadcast
-against the leading shape, so that a grid is one call. Results have the device and dtype of `y`. Inside,
-half-vectors become symmetric matrices with zero diagonal, where D W is a row sum and (D'v)_ij = v_i + v_j:
-the m x E operator never exists. The last part is Laplacian-constrained maximum likelihood from the same y.
+`y` (..., E) are distances, or `Observations`, whose distances are then taken; `alpha` and `beta` are positive numbers
+or tensors that broadcast against the leading shape, so that a grid is one call. With `edges` (2, E) and `n_nodes` the
+problem is restricted to that list of candidate edges, and so is its certificate; otherwise all pairs of nodes count.
+All solvers work in float64 and return w in the dtype and on the device of `y`; lists stay on the CPU.
 """
 
 import math
+import sys
 import warnings
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from scipy.sparse import csr_array, diags_array
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+from scipy.sparse.linalg import splu
 from sklearn.exceptions import ConvergenceWarning
 
-from .graphs import degrees, degrees_adjoint, edges, laplacian, n_nodes, to_matrix, to_vector
+from .graphs import count_nodes, degrees, degrees_adjoint, to_matrix, to_vector
+from .kernels import add_signless_laplacian, edge_gap, list_gaps, list_residuals, two_sum
 
 ALPHAS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
 BETAS = (0.5, 1.0, 1.5, 2.0, 3.0)
-BLOCK = 2**18  # matrix entries worked on at a time: larger batches are cut so that they stay near the cache
+ENTRIES_AT_ONCE = 2**18  # of matrices worked on together: larger batches are cut so that they stay near the cache
+CHECK_EVERY = 20  # iterations of PDS and ADMM between two looks at the duality gap
 
 
-# --- input ------------------------------------------------------------------------------------------------
+# --- input ----------------------------------------------------------------------------------------------------------
 
 
 def check_distances(y, edges=None):
-    """`y` (..., E) as a floating tensor, or ValueError: finite, >= 0, not all zero; without `edges`, E = m(m-1)/2."""
-    y = torch.as_tensor(y)
+    """`y` (..., E) as a floating tensor, or ValueError: finite, >= 0, not all zero; without `edges`, E = m(m-1)/2.
+
+    `y` may be Observations: every solver and every network takes either.
+    """
+    y = torch.as_tensor(getattr(y, "distances", y))
     if not y.is_floating_point():
         y = y.to(torch.get_default_dtype())
     if y.ndim < 1:
         raise ValueError(f"y={y.item()}: a half-vector (..., m(m-1)/2) of distances is needed")
     if edges is None:
-        n_nodes(y.shape[-1])
+        count_nodes(y.shape[-1])
     if not torch.isfinite(y).all():
         raise ValueError("y contains NaN or infinite values: finite squared distances are needed")
     if (y < 0).any():
@@ -44,9 +54,10 @@ def check_distances(y, edges=None):
 
 
 def check_problem(y, alpha, beta, edges=None):
-    """Checked `y`, `alpha`, `beta` as tensors of one device, dtype and leading shape."""
-    y = check_distances(y, edges)
-    alpha, beta = _positive(y, alpha=alpha), _positive(y, beta=beta)
+    """Checked `y`, `alpha`, `beta` as float64 tensors of one device and leading shape."""
+    y = check_distances(y, edges).double()
+    alpha = _positive(y, alpha=alpha)
+    beta = _positive(y, beta=beta)
     try:
         lead = torch.broadcast_shapes(y.shape[:-1], alpha.shape, beta.shape)
     except RuntimeError:
@@ -57,6 +68,24 @@ def check_problem(y, alpha, beta, edges=None):
     return y.expand(*lead, -1), alpha.expand(lead), beta.expand(lead)
 
 
+def check_edges(edges, n_nodes, n_weights):
+    """`edges` as a (2, E) int64 tensor, or ValueError: each pair once in order, every node in at least one."""
+    edges = torch.as_tensor(edges).to(torch.int64).contiguous()
+    if edges.ndim != 2 or len(edges) != 2 or edges.shape[1] != n_weights:
+        raise ValueError(f"edges has shape {tuple(edges.shape)}: (2, {n_weights}) is needed, one column per entry of y")
+    if n_nodes is None:
+        raise ValueError("n_nodes=None: a list of edges needs the number of nodes")
+    if not (edges[0] < edges[1]).all() or edges.min() < 0 or edges.max() >= n_nodes:
+        raise ValueError(f"edges: 0 <= edges[0] < edges[1] < n_nodes = {n_nodes} is needed")
+    isolated = torch.nonzero(torch.bincount(edges.flatten(), minlength=n_nodes) == 0)[:, 0]
+    if len(isolated):
+        raise ValueError(
+            f"edges: {len(isolated)} nodes have no candidate, first {isolated[:5].tolist()}: "
+            "Eq. (4) gives every node a neighbour; leave them out or add candidates"
+        )
+    return edges
+
+
 def _positive(y, **named):
     ((name, x),) = named.items()
     x = torch.as_tensor(x, dtype=y.dtype, device=y.device)
@@ -65,11 +94,213 @@ def _positive(y, **named):
     return x
 
 
-def _warn(text, depth=4):
-    warnings.warn(text, ConvergenceWarning, stacklevel=depth)  # names the line that called the solver
+def _warn(text):
+    """A ConvergenceWarning that names the line that called the solver."""
+    level = 2
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_globals["__name__"] in (__name__, "torch.utils._contextlib"):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(text, ConvergenceWarning, stacklevel=level)
 
 
-# --- certificate ------------------------------------------------------------------------------------------
+# --- where half-vectors live: all pairs, or a list ------------------------------------------------------------------
+
+
+class CompleteGraph:
+    """All pairs of m nodes. Half-vectors (b, E) become symmetric matrices (b, m, m) with zero diagonal and node vectors
+    (b, m) columns (b, m, 1): D is then a row sum, (D'v)_ij = v_i + v_j, and the m x E operator never exists."""
+
+    def __init__(self, n_nodes):
+        self.n_nodes = n_nodes
+        self.graphs_at_once = max(1, ENTRIES_AT_ONCE // n_nodes**2)
+
+    def enter(self, x):
+        return to_matrix(x)
+
+    def leave(self, X):
+        return to_vector(X)
+
+    def enter_nodes(self, v):
+        return v[..., None]
+
+    def leave_nodes(self, v):
+        return v[..., 0]
+
+    def per_graph(self, x):
+        return x[:, None, None]
+
+    def degrees(self, W):
+        return W.sum(-1, keepdim=True)
+
+    def adjoint(self, v):
+        V = v + v.mT
+        V.diagonal(dim1=-2, dim2=-1).zero_()
+        return V
+
+    def sum_edges(self, X):
+        return X.sum((-2, -1)) / 2
+
+    def nearest(self, Y):
+        """The least y at every node: (b, m, m) -> (b, m, 1)."""
+        loops = torch.diag(torch.full_like(Y[0, 0], torch.inf))
+        return (Y + loops).amin(-1, keepdim=True)
+
+    def residuals(self, lam, low, Y):
+        """R = relu(l_i + l_j - 2y) and the degrees of w = R / 2, for l = lam + low.
+
+        Compensated: between the components of a disconnected graph the difference may be 1e-9 of each of its terms.
+        """
+        total, lost = two_sum(lam, lam.mT)
+        R = (total - 2 * Y + (lost + low + low.mT)).relu()
+        R.diagonal(dim1=-2, dim2=-1).zero_()
+        return R, self.degrees(R) / 2
+
+    def gaps(self, R, lam, Y):
+        """The sum over edges of the gap of w = R / 2 at the dual point `lam`, for beta = 1: (b,)."""
+        return self.sum_edges(edge_gap(R / 2, self.adjoint(lam) - 2 * Y, 1.0))
+
+    def newton_direction(self, R, diagonal, gradient, accuracy):
+        """Solve H x = -gradient by Cholesky. H is half the signless Laplacian of the edges R > 0, plus `diagonal`."""
+        H = (R > 0).to(R) / 2
+        H.diagonal(dim1=-2, dim2=-1).add_(H.sum(-1) + diagonal[..., 0])
+        for surplus in (1e-14, 1e-12, 1e-9, 1e-6):  # bipartite edges make H singular to working precision
+            H.diagonal(dim1=-2, dim2=-1).mul_(1 + surplus)
+            C, failed = torch.linalg.cholesky_ex(H)
+            if not failed.any():
+                break
+        return -torch.cholesky_solve(gradient, C)
+
+
+class CandidateEdges:
+    """A list of edges (2, E) among m nodes; half-vectors (b, E) and node vectors (b, m) stay as they are.
+
+    Inside, nodes are renumbered so that neighbours are close in memory (reverse Cuthill-McKee): with nodes in random
+    order most of the time of a large problem is spent waiting for memory.
+    """
+
+    graphs_at_once = 1
+
+    def __init__(self, edges, n_nodes):
+        self.n_nodes = n_nodes
+        heads, tails = edges.numpy()
+        A = csr_array((np.ones(len(heads), np.int8), (heads, tails)), shape=(n_nodes, n_nodes))
+        self.node_order = torch.from_numpy(reverse_cuthill_mckee(A + A.T, symmetric_mode=True).astype(np.int64))
+        self.node_place = self.node_order.argsort()
+        renumbered = self.node_place[edges].sort(0).values
+        self.order = (renumbered[0] * n_nodes + renumbered[1]).argsort()
+        self.place = self.order.argsort()
+        self.edges = renumbered[:, self.order].contiguous()
+        self.heads, self.tails = self.edges.numpy()
+
+    def enter(self, x):
+        return x[..., self.order]
+
+    def leave(self, x):
+        return x[..., self.place]
+
+    def enter_nodes(self, v):
+        return v[..., self.node_order]
+
+    def leave_nodes(self, v):
+        return v[..., self.node_place]
+
+    def per_graph(self, x):
+        return x[:, None]
+
+    def degrees(self, w):
+        return degrees(w, self.edges, self.n_nodes)
+
+    def adjoint(self, v):
+        return degrees_adjoint(v, self.edges)
+
+    def sum_edges(self, x):
+        return x.sum(-1)
+
+    def nearest(self, y):
+        near = torch.full((len(y), self.n_nodes), torch.inf, dtype=y.dtype)
+        for ends in self.edges:
+            near = near.scatter_reduce(1, ends.expand_as(y), y, "amin")
+        return near
+
+    def residuals(self, lam, low, y):
+        R = torch.empty_like(y)
+        d = torch.empty_like(lam)
+        list_residuals(self.heads, self.tails, y.numpy(), lam.numpy(), low.numpy(), R.numpy(), d.numpy())
+        return R, d
+
+    def gaps(self, R, lam, y):
+        gaps = y.new_empty(len(y))
+        list_gaps(self.heads, self.tails, y.numpy(), R.numpy(), lam.numpy(), gaps.numpy())
+        return gaps
+
+    def newton_direction(self, R, diagonal, gradient, accuracy):
+        """As for the complete graph, but by conjugate gradients, and only as accurately as `accuracy` (b,) asks for."""
+        return torch.stack([self._direction(*row) for row in zip(R, diagonal, gradient, accuracy.tolist())])
+
+    def _direction(self, R, diagonal, gradient, accuracy):
+        active = R.numpy() > 0
+        heads = self.heads[active]
+        tails = self.tails[active]
+        count = np.bincount(heads, minlength=self.n_nodes) + np.bincount(tails, minlength=self.n_nodes)
+
+        def apply(x):
+            out = diagonal * x
+            add_signless_laplacian(heads, tails, 0.5, x.numpy(), out.numpy())
+            return out
+
+        scale = 1 / (diagonal + torch.from_numpy(count / 2))
+        x, unsolved = conjugate_gradients(apply, -gradient, scale, tol=accuracy, n_iter=500)
+        if unsolved:  # nearly bipartite edges make H ill-conditioned, but they are few
+            shape = (self.n_nodes, self.n_nodes)
+            A = csr_array((np.full(len(heads), 0.5), (heads, tails)), shape=shape)
+            H = A + A.T + diags_array(1 / scale.numpy())
+            x = torch.from_numpy(splu(H.tocsc()).solve(-gradient.numpy()))
+        return x
+
+
+def conjugate_gradients(apply, b, scale, *, tol, n_iter):
+    """Solve A x = b for every row of b (..., k), A symmetric positive definite, `scale` about 1 / diag(A).
+
+    Parameters
+    ----------
+    apply : x (..., k) -> A x (..., k)
+    tol : relative residual in the norm of `scale`, at which a row is done
+
+    Returns
+    -------
+    x : (..., k)
+    unsolved : (..., 1) bool, the rows that are not done after `n_iter` iterations
+    """
+    x = torch.zeros_like(b)
+    r = b.clone()
+    z = scale * r
+    p = z.clone()
+    rr = torch.linalg.vecdot(r, z)[..., None]
+    stop = tol**2 * rr
+    for _ in range(n_iter):
+        live = rr > stop
+        if not live.any():
+            break
+        Ap = apply(p)
+        step = torch.where(live, rr / torch.linalg.vecdot(p, Ap)[..., None], 0)
+        x.addcmul_(step, p)  # in place: fresh memory for long vectors costs more than the arithmetic
+        r.addcmul_(step, Ap, value=-1)
+        torch.mul(scale, r, out=z)
+        previous = rr
+        rr = torch.where(live, torch.linalg.vecdot(r, z)[..., None], rr)
+        p.mul_(torch.where(live, rr / previous, 0)).add_(z)
+    return x, rr > stop
+
+
+def _layout(y, edges, n_nodes):
+    """Where the half-vectors of y (..., E) live."""
+    if edges is None:
+        return CompleteGraph(count_nodes(y.shape[-1]))
+    return CandidateEdges(check_edges(edges, n_nodes, y.shape[-1]), n_nodes)
+
+
+# --- certificate ----------------------------------------------------------------------------------------------------
 
 
 class Certificate(NamedTuple):
@@ -87,7 +318,7 @@ def certificate(w, y, alpha=1.0, beta=1.0, *, dual=None, edges=None, n_nodes=Non
 
     Parameters
     ----------
-    w : (..., E). A negative weight or an isolated node (log 0) is infeasible: primal, gap, kkt are infinite.
+    w : (..., E). A negative weight or an isolated node (log 0) is infeasible: primal, gap and kkt are infinite.
     dual : (..., m), positive; None takes lambda = alpha / (D w), the dual point that belongs to w.
     edges : (2, E) candidates among `n_nodes`, for the problem restricted to them; None is the complete graph.
 
@@ -103,40 +334,73 @@ def certificate(w, y, alpha=1.0, beta=1.0, *, dual=None, edges=None, n_nodes=Non
     by alpha m, its natural unit: 2 w'y + 2 beta ||w||^2 = alpha m at the optimum. `kkt` is the residual
     max |min(w, 2y + 2 beta w - D'lambda)|.
     """
-    y, alpha, beta = check_problem(torch.as_tensor(y).double(), alpha, beta, edges)
-    w, alpha, beta = torch.as_tensor(w).to(y), alpha[..., None], beta[..., None]
-    d = degrees(w, edges, n_nodes)
-    lam = alpha / d if dual is None else torch.as_tensor(dual).to(y)
-    s, u = degrees_adjoint(lam, edges) - 2 * y, lam * d / alpha
-    feasible = (w >= 0).all(-1) & (d > 0).all(-1) & (lam > 0).all(-1)
-    primal = (2 * w * y + beta * w * w).sum(-1) - (alpha * d.log()).sum(-1)
-    lower = (alpha * (1 + (lam / alpha).log())).sum(-1) - (s.relu() ** 2 / (4 * beta)).sum(-1)
-    gap = (_edge_gap(w, s, beta) / alpha).sum(-1) + (u - 1 - u.log()).sum(-1)
-    kkt = torch.minimum(w, 2 * beta * w - s).abs().amax(-1)
-    return _certify(feasible, primal, lower, gap / d.shape[-1], kkt)
+    y, alpha, beta = check_problem(y, alpha, beta, edges)
+    w = torch.as_tensor(w).to(y)
+    layout = _layout(y, edges, n_nodes)
+    lead = torch.broadcast_shapes(w.shape[:-1], y.shape[:-1])
+
+    def flat(x):
+        return x.expand(*lead, -1).reshape(-1, x.shape[-1])
+
+    alpha, beta = (flat(x[..., None])[:, 0] for x in (alpha, beta))
+    dual = None if dual is None else layout.enter_nodes(flat(torch.as_tensor(dual).to(y)))
+    found = _certify(layout, layout.enter(flat(w)), layout.enter(flat(y)), alpha, beta, dual)
+    return Certificate(*(x.reshape(lead) for x in found))
 
 
-def _edge_gap(w, s, beta):
-    """beta w^2 - s w + relu(s)^2 / (4 beta), the Fenchel-Young gap of an edge, for w >= 0."""
-    return beta * (w - s.relu() / (2 * beta)) ** 2 + w * (-s).relu()
+def _certify(layout, W, Y, alpha, beta, lam=None):
+    """The certificate of W in its layout, each of the four (b,)."""
+    a = layout.per_graph(alpha)
+    b = layout.per_graph(beta)
+    d = layout.degrees(W)
+    lam = a / d if lam is None else lam
+    s = layout.adjoint(lam) - 2 * Y
+    u = lam * d / a
+    feasible = _all(W >= 0) & _all(d > 0) & _all(lam > 0)
+    primal = layout.sum_edges(2 * W * Y + b * W * W) - _total(a * d.log())
+    lower = _total(a * (1 + (lam / a).log())) - layout.sum_edges(s.relu() ** 2 / (4 * b))
+    gap = layout.sum_edges(edge_gap(W, s, b)) / alpha + _total(u - 1 - u.log())
+    kkt = torch.minimum(W, 2 * b * W - s).abs().flatten(1).amax(1)
+    return Certificate(*bounds_if(feasible, primal, lower, gap / layout.n_nodes, kkt))
 
 
-def _certify(feasible, primal, dual, gap, kkt):
-    inf = torch.full_like(primal, torch.inf)
-    bounds = zip((primal, dual, gap, kkt), (inf, -inf, inf, inf))
-    return Certificate(*(torch.where(feasible, x, bad) for x, bad in bounds))
+def bounds_if(feasible, primal, dual, gap, kkt):
+    """The four numbers of a certificate where `feasible`, else infinite ones that say nothing."""
+    nothing = (torch.inf, -torch.inf, torch.inf, torch.inf)
+    return (torch.where(feasible, x, bad) for x, bad in zip((primal, dual, gap, kkt), nothing))
 
 
-# --- first-order methods of the paper ---------------------------------------------------------------------
+def _all(condition):
+    return condition.flatten(1).all(1)
 
 
-def safe_step(m, beta=1.0):
-    """Algorithm 1 converges for steps below 1 / (2 beta + ||D||), ||D|| = sqrt(2(m-1)).
+def _total(v):
+    """Sum over the nodes, per graph."""
+    return v.flatten(1).sum(1)
+
+
+# --- first-order methods of the paper -------------------------------------------------------------------------------
+
+
+def operator_norm(n_nodes, edges=None):
+    """||D||: exactly sqrt(2(m-1)) for the complete graph, where D D' = (m-2) I + 11'; a bound for a list of edges.
+
+    That bound is sqrt(max over edges of c_i + c_j), c_i the number of candidates of node i: these are the row sums of
+    D'D, whose entries are not negative, and no eigenvalue is larger.
+    """
+    if edges is None:
+        return math.sqrt(2 * (n_nodes - 1))
+    count = torch.bincount(edges.flatten(), minlength=n_nodes)
+    return math.sqrt(degrees_adjoint(count, edges).max().item())
+
+
+def safe_step(n_nodes, beta=1.0, edges=None):
+    """Algorithm 1 converges for steps below 1 / (2 beta + ||D||).
 
     That is the bound of forward-backward-forward splitting: 2 beta is the Lipschitz constant of the gradient
-    of 2w'y + beta ||w||^2, and D D' = (m-2) I + 11' has norm 2(m-1).
+    of 2w'y + beta ||w||^2.
     """
-    return 1 / (2 * beta + math.sqrt(2 * (m - 1)))
+    return 1 / (2 * beta + operator_norm(n_nodes, edges))
 
 
 def prox_log_barrier(r2, alpha_gamma, floor=1e-8):
@@ -169,85 +433,92 @@ def admm_step(w, v, y, alpha, beta, gamma, relaxation, listing=False, *, operato
 
 
 @torch.no_grad()
-def pds(y, alpha=1.0, beta=1.0, *, gamma=None, n_iter=20_000, tol=1e-6, path=False):
+def pds(y, alpha=1.0, beta=1.0, *, gamma=None, n_iter=20_000, tol=1e-6, path=False, edges=None, n_nodes=None):
     """Primal-dual splitting, Algorithm 1.
 
     Parameters
     ----------
     y : (..., E); alpha, beta : positive, broadcast against the leading shape.
     gamma : step; None takes 0.9 of the bound in `safe_step`.
-    n_iter, tol : stop when ||w - w_previous|| < tol ||w|| for all graphs, or after `n_iter` iterations, then
-        with a ConvergenceWarning that states the gap reached. tol=0 runs `n_iter` iterations and is silent.
+    tol : relative duality gap at which a graph is done, see `certificate`. After `n_iter` iterations without it a
+        ConvergenceWarning states the gap reached; tol=0 runs all iterations and is silent.
     path : return all iterates w^(1), ..., w^(T), unclamped, (..., T, E), not the last clamped at 0, (..., E).
     """
-    y, alpha, beta = check_problem(y, alpha, beta)
-    gamma = 0.9 * safe_step(n_nodes(y.shape[-1]), beta) if gamma is None else _positive(y, gamma=gamma)
 
-    def step(W, v, Y, alpha, beta, gamma):
-        return pds_step(W, v, Y, alpha, beta, gamma, operators=_MATRIX, floor=0)
+    def step(layout, *state):
+        return pds_step(*state, operators=(layout.degrees, layout.adjoint), floor=0)
 
-    return _iterate(step, y, alpha, beta, gamma, n_iter, tol, path)
+    def automatic(layout, beta):
+        return 0.9 * safe_step(layout.n_nodes, beta, getattr(layout, "edges", None))
+
+    return _iterate(step, automatic, y, alpha, beta, gamma, n_iter, tol, path, edges, n_nodes)
 
 
 @torch.no_grad()
-def admm(y, alpha=1.0, beta=1.0, *, gamma=None, relaxation=1.5, listing=False, n_iter=20_000, tol=1e-6, path=False):
+def admm(
+    y, alpha=1.0, beta=1.0, *, gamma=None, relaxation=1.5, listing=False, n_iter=20_000, tol=1e-6, path=False,
+    edges=None, n_nodes=None,
+):  # fmt: skip
     """ADMM, Algorithm 3, a relaxed primal-dual iteration. Arguments as for `pds`, and
 
     relaxation : lambda of Algorithm 3, in (0, 2). The automatic step is 0.9 of the root of
         1/gamma - gamma ||D||^2 = beta / (2 - lambda), up to which the relaxed iteration converges.
     listing : follow the paper's listing, whose fixed point depends on gamma and does not solve Eq. (4).
     """
-    y, alpha, beta = check_problem(y, alpha, beta)
     if not 0 < relaxation < 2:
         raise ValueError(f"relaxation={relaxation}: between 0 and 2, both excluded")
-    k, norm2 = beta / (2 - relaxation), 2 * (n_nodes(y.shape[-1]) - 1)
-    gamma = 1.8 / (k + (k * k + 4 * norm2).sqrt()) if gamma is None else _positive(y, gamma=gamma)
 
-    def step(W, v, Y, alpha, beta, gamma):
-        return admm_step(W, v, Y, alpha, beta, gamma, relaxation, listing, operators=_MATRIX)
+    def step(layout, *state):
+        return admm_step(*state, relaxation, listing, operators=(layout.degrees, layout.adjoint))
 
-    return _iterate(step, y, alpha, beta, gamma, n_iter, tol, path)
+    def automatic(layout, beta):
+        k = beta / (2 - relaxation)
+        norm = operator_norm(layout.n_nodes, getattr(layout, "edges", None))
+        return 1.8 / (k + (k * k + 4 * norm**2).sqrt())
 
-
-def _matrix_degrees(W):
-    return W.sum(-1, keepdim=True)
-
-
-def _matrix_degrees_adjoint(v):
-    V = v + v.mT
-    V.diagonal(dim1=-2, dim2=-1).zero_()
-    return V
+    return _iterate(step, automatic, y, alpha, beta, gamma, n_iter, tol, path, edges, n_nodes)
 
 
-_MATRIX = (_matrix_degrees, _matrix_degrees_adjoint)  # D and D' for W (..., m, m), v (..., m, 1)
-
-
-def _iterate(step, y, alpha, beta, gamma, n_iter, tol, path):
-    """Repeat `step` from w = v = 0, in matrix form, until the stopping rule of Algorithms 1 and 3."""
+def _iterate(step, automatic, y, alpha, beta, gamma, n_iter, tol, path, edges, n_nodes):
+    """Repeat `step` from w = v = 0 until the duality gap of every graph is below `tol`."""
     if n_iter < 1:
         raise ValueError(f"n_iter={n_iter}: at least 1 iteration is needed")
-    Y, params = to_matrix(y), [x[..., None, None] for x in (alpha, beta, gamma)]
-    W, v, iterates, norm = torch.zeros_like(Y), torch.zeros_like(Y[..., :1]), [], torch.linalg.matrix_norm
-    for _ in range(n_iter):
-        W_old = W
-        W, v = step(W, v, Y, *params)
+    dtype = check_distances(y, edges).dtype
+    y, alpha, beta = check_problem(y, alpha, beta, edges)
+    layout = _layout(y, edges, n_nodes)
+    gamma = automatic(layout, beta) if gamma is None else _positive(y, gamma=gamma).expand(beta.shape)
+    lead = y.shape[:-1]
+    Y = layout.enter(y.reshape(-1, y.shape[-1]))
+    alpha, beta, gamma = (x.flatten() for x in (alpha, beta, gamma))
+    W = torch.zeros_like(Y)
+    v = torch.zeros_like(layout.degrees(Y))
+    iterates = []
+    todo = torch.arange(len(Y), device=y.device)  # the graphs whose gap is too large
+    problem = [Y, *(layout.per_graph(x) for x in (alpha, beta, gamma))]
+    for k in range(1, n_iter + 1):
+        if len(todo) == len(Y):
+            W, v = step(layout, W, v, *problem)
+        else:
+            W[todo], v[todo] = step(layout, W[todo], v[todo], *(x[todo] for x in problem))
         if path:
-            iterates.append(to_vector(W))
-        # strictly smaller, because the first step of Algorithm 3 stays at w = 0
-        if tol and (norm(W - W_old) < tol * norm(W)).all():
-            break
-    else:
-        if tol:
-            gap = certificate(to_vector(W).clamp_min(0), y, alpha, beta).gap.max().item()
-            _warn(f"relative change above tol={tol:g} after {n_iter} iterations, relative gap {gap:.1e}", 5)
-    return torch.stack(iterates, -2) if path else to_vector(W).clamp_min(0)
+            iterates.append(layout.leave(W))
+        if tol and (k % CHECK_EVERY == 0 or k == n_iter):
+            gap = _certify(layout, W[todo].relu(), Y[todo], alpha[todo], beta[todo]).gap
+            todo = todo[~(gap <= tol)]
+            if not len(todo):
+                break
+    if tol and len(todo):
+        _warn(f"relative gap {gap.max().item():.1e} after {n_iter} iterations, above tol={tol:g}")
+    if path:
+        return torch.stack(iterates, -2).reshape(*lead, len(iterates), -1).to(dtype)
+    return layout.leave(W).relu().reshape(*lead, -1).to(dtype)
 
 
-# --- exact solution ---------------------------------------------------------------------------------------
+# --- exact solution -------------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
-def exact(y, alpha=1.0, beta=1.0, *, tol=1e-14, n_iter=1000, path=False):
+def exact(y, alpha=1.0, beta=1.0, *, tol=1e-14, n_iter=1000, path=False, edges=None, n_nodes=None):
     """Solve Eq. (4) by Newton's method on its dual, which has only m variables.
 
     By the scale law w(y, alpha, beta) = sqrt(alpha/beta) w(y / sqrt(alpha beta), 1, 1) it is enough to
@@ -255,7 +526,7 @@ def exact(y, alpha=1.0, beta=1.0, *, tol=1e-14, n_iter=1000, path=False):
 
         sum over edges of relu(l_i + l_j - 2y)^2 / 4  -  sum over nodes of log l_i
 
-    whose solution gives w = relu(l_i + l_j - 2y) / 2, with exact zeros. In float64, cast back in the end.
+    whose solution gives w = relu(l_i + l_j - 2y) / 2, with exact zeros.
 
     Parameters
     ----------
@@ -263,112 +534,159 @@ def exact(y, alpha=1.0, beta=1.0, *, tol=1e-14, n_iter=1000, path=False):
     tol : relative duality gap, see `certificate`; a ConvergenceWarning if not met within `n_iter` steps.
     path : return the iterates (..., T, E) instead of the last, (..., E).
     """
-    y, alpha, beta = check_problem(y, alpha, beta)
-    theta, scale = (alpha.double() * beta).rsqrt()[..., None], (alpha.double() / beta).sqrt()[..., None]
-    w, _, iterates = _dual_newton(theta * y, tol=tol, n_iter=n_iter, path=path)
-    return (torch.stack(iterates, -2) * scale[..., None, :] if path else w * scale).to(y.dtype)
+    dtype = check_distances(y, edges).dtype
+    y, alpha, beta = check_problem(y, alpha, beta, edges)
+    layout = _layout(y, edges, n_nodes)
+    theta = (alpha * beta).rsqrt()[..., None]
+    scale = (alpha / beta).sqrt()[..., None]
+    Y = layout.enter((theta * y).reshape(-1, y.shape[-1]))
+    W, _, iterates = _dual_newton(layout, Y, tol=tol, n_iter=n_iter, path=path)
+    if path:
+        steps = torch.stack([layout.leave(X) for X in iterates], -2)
+        return (steps.reshape(*y.shape[:-1], len(iterates), -1) * scale[..., None, :]).to(dtype)
+    return (layout.leave(W).reshape(y.shape) * scale).to(dtype)
 
 
-def _dual_newton(y, start=None, *, tol=1e-14, n_iter=1000, path=False):
-    """Solution w for alpha = beta = 1, its dual variable l and the iterates of w, from the dual `start`."""
-    lead, m = y.shape[:-1], n_nodes(y.shape[-1])
-    Y = to_matrix(y.reshape(-1, y.shape[-1]))
-    Y.diagonal(dim1=-2, dim2=-1).fill_(1e300)  # no loops: relu(l_i + l_i - 2e300) = 0
+def _dual_newton(layout, Y, start=None, *, tol=1e-14, n_iter=1000, path=False):
+    """Solution W for alpha = beta = 1, its dual variable l and the iterates of W, from the dual `start`."""
     if start is None:  # as if every node had one neighbour only, the nearest, and that one the same degree
-        near = Y.amin(-1)
+        near = layout.nearest(Y)
         start = (near + (near * near + 4).sqrt()) / 2
-    lam = torch.stack([start.reshape(-1, m), torch.zeros_like(Y[..., 0])], -1)  # leading, trailing digits
-    w, iterates, todo = y.reshape(len(Y), -1).clone(), [], torch.arange(len(Y), device=y.device)
+    lam = start.clone()
+    low = torch.zeros_like(lam)  # the digits of l that do not fit into lam
+    R, d, value = _dual_objective(layout, lam, low, Y)
+    iterates = []
+    todo = torch.arange(len(Y), device=Y.device)
     for _ in range(n_iter):
-        parts = [_dual_newton_step(lam[rows], Y[rows]) for rows in todo.split(max(1, BLOCK // m**2))]
-        W, gap, new = (torch.cat(part) for part in zip(*parts))
-        w[todo] = to_vector(W)
+        chunks = todo.split(layout.graphs_at_once)
+        gap = torch.cat([layout.gaps(R[rows], 1 / d[rows].clamp_min(1e-150), Y[rows]) for rows in chunks])
+        gap = gap / layout.n_nodes
         if path:
-            iterates.append(w.reshape(*lead, -1).clone())
+            iterates.append(R / 2)
         more = ~(gap <= tol)
-        lam[todo], todo = torch.where(more[:, None, None], new, lam[todo]), todo[more]
-        if not len(todo):
+        if not more.any():
             break
+        for rows, accuracy in zip(todo[more].split(layout.graphs_at_once), gap[more].split(layout.graphs_at_once)):
+            state = (x[rows] for x in (lam, low, R, d, value))
+            lam[rows], low[rows], R[rows], d[rows], value[rows] = _dual_newton_step(layout, *state, Y[rows], accuracy)
+        todo = todo[more]
     else:
-        _warn(f"relative gap {gap.max().item():.1e} after {n_iter} iterations, above tol={tol:g}", 5)
-    return w.reshape(y.shape), lam[..., 0].reshape(*lead, m), iterates
+        _warn(f"relative gap {gap.max().item():.1e} after {n_iter} Newton steps, above tol={tol:g}")
+    return R / 2, lam, iterates
 
 
-def _dual_newton_step(lam, Y):
-    """w(l), its relative gap, and the next l: a damped semi-smooth Newton step, l (b, m, 2), Y (b, m, m)."""
+def _dual_objective(layout, lam, low, Y):
+    """R = relu(l_i + l_j - 2y), the degrees of w(l) = R / 2, and the objective of the dual (b,) at l = lam + low."""
+    R, d = layout.residuals(lam, low, Y)
+    return R, d, layout.sum_edges(R * R) / 4 - _total(lam.log())
 
-    def dual(l1, l2):
-        # Compensated: l_i + l_j - 2y may be 1e-9 of each term, as between components of a disconnected graph
-        total, lost = _two_sum(l1[:, :, None], l1[:, None, :])
-        R = (total - 2 * Y + (lost + l2[:, :, None] + l2[:, None, :])).relu()
-        return R, (R * R).sum((-1, -2)) / 8 - l1.log().sum(-1)
 
-    l1, l2 = lam.unbind(-1)
-    R, value = dual(l1, l2)
-    d = R.sum(-1) / 2
-    s = 1 / d[:, :, None] + 1 / d[:, None, :] - 2 * Y
-    gap = _edge_gap(R / 2, s, 1.0).sum((-1, -2)) / (2 * d.shape[-1])
-    gradient = d - 1 / l1
-    H = (R > 0).to(R) / 2  # Hessian: half the signless Laplacian of the current edges, plus diag(1 / l^2)
-    H.diagonal(dim1=-2, dim2=-1).add_(H.sum(-1) + l1**-2).mul_(1 + 1e-14)  # a factor exists after rounding
-    step = -torch.cholesky_solve(gradient[..., None], torch.linalg.cholesky(H))[..., 0]
-    slope = (gradient * step).sum(-1)
-    t = 0.9 / (-step / l1).amax(-1).clamp_min(0.9)  # l stays positive
+def _dual_newton_step(layout, lam, low, R, d, value, Y, gap):
+    """The next l and what `_dual_objective` says of it: a damped semi-smooth Newton step."""
+    gradient = d - 1 / lam
+    step = layout.newton_direction(R, lam**-2, gradient, gap.sqrt().clamp(1e-8, 0.1))
+    slope = _total(gradient * step)
+    t = 0.9 / (-step / lam).flatten(1).amax(1).clamp_min(0.9)  # l stays positive
     for _ in range(40):
-        new, lost = _two_sum(l1, t[:, None] * step)
-        worse = dual(new, l2 + lost)[1] > value + 1e-4 * t * slope + 1e-14 * value.abs()
+        new, lost = two_sum(lam, layout.per_graph(t) * step)
+        R, d, new_value = _dual_objective(layout, new, low + lost, Y)
+        worse = new_value > value + 1e-4 * t * slope + 1e-14 * value.abs()
         if not worse.any():
             break
         t = torch.where(worse, t / 2, t)
-    return R / 2, gap, torch.stack([new, l2 + lost], -1)
+    return new, low + lost, R, d, new_value
 
 
-def _two_sum(a, b):
-    """a + b as a floating-point sum and its rounding error."""
-    total = a + b
-    back = total - a
-    return total, (a - (total - back)) + (b - back)
+# --- choice of alpha and beta ---------------------------------------------------------------------------------------
 
 
-# --- choice of alpha and beta -----------------------------------------------------------------------------
+class Learned(NamedTuple):
+    """Weights (..., E), theta (...), and the certificate of w for theta y and alpha = beta = 1."""
+
+    w: torch.Tensor
+    theta: torch.Tensor
+    certificate: Certificate
+
+
+def learn(y, average_degree, *, tol=1e-14, degree_tol=0.02, edges=None, n_nodes=None):
+    """A graph of a wished density, without guessing alpha and beta.
+
+    By the scale law alpha and beta set a factor of w and, through theta = 1 / sqrt(alpha beta), its sparsity.
+    Here w solves Eq. (4) for theta y and alpha = beta = 1, with the theta that gives a node `average_degree` edges on
+    average (weights above 1e-6 of the largest), up to a relative `degree_tol` or half an edge in the graph. Not every
+    degree exists (ties in y, or sparser than the nearest-neighbour graph): then the closest one seen is returned with a
+    ConvergenceWarning. `tol` is the relative duality gap of each solution.
+    """
+    return learn_path(y, (average_degree,), tol=tol, degree_tol=degree_tol, edges=edges, n_nodes=n_nodes)[0]
 
 
 @torch.no_grad()
-def learn(y, average_degree, *, tol=0.02, n_iter=60):
-    """A graph of a wished density, without guessing alpha and beta: w (..., E) and theta (...).
+def learn_path(y, average_degrees, *, tol=1e-14, degree_tol=0.02, edges=None, n_nodes=None):
+    """Graphs of several densities, each solve started from the one before: a list of `Learned`, see `learn`."""
+    given = check_distances(y, edges)
+    y = given.double()
+    layout = _layout(y, edges, n_nodes)
+    most = 2 * y.shape[-1] / layout.n_nodes
+    for degree in average_degrees:
+        if not 1 <= degree <= most:
+            hint = "" if edges is None else "; take more candidates"
+            raise ValueError(f"average_degree={degree}: between 1 and 2E/m = {most:.3g}{hint}")
+    Y = layout.enter(y.reshape(-1, y.shape[-1]))
+    one = torch.ones(len(Y), dtype=y.dtype, device=y.device)
+    state = (1 / y.reshape(-1, y.shape[-1]).mean(-1), None)
+    found = []
+    for degree in average_degrees:
+        W, theta, state = _search_theta(layout, Y, degree, state, tol, degree_tol)
+        proof = _certify(layout, W, layout.per_graph(theta) * Y, one, one)
+        shaped = Certificate(*(x.reshape(y.shape[:-1]) for x in proof))
+        w = layout.leave(W).reshape(y.shape)
+        found.append(Learned(w.to(given.dtype), theta.reshape(y.shape[:-1]).to(given.dtype), shaped))
+    return found
 
-    By the scale law alpha and beta set a factor of w and, through theta = 1 / sqrt(alpha beta), its sparsity.
-    Here w solves Eq. (4) for theta y and alpha = beta = 1, theta found by bisection such that a node has
-    `average_degree` edges (weights above 1e-6 of the largest), up to a relative `tol` or half an edge in the
-    graph. Not every degree exists (ties in y, or sparser than the nearest-neighbour graph): then the closest
-    one seen is returned with a ConvergenceWarning.
+
+def _search_theta(layout, Y, wish, state, tol, degree_tol, n_iter=60):
+    """W and theta (b,) of the wished degree, and the last theta and dual variable, from which the next search starts.
+
+    log degree falls with log theta. Each step interpolates linearly between the nearest thetas that were too small and
+    too large or, as long as one of the two is missing, follows the slope -1.
     """
-    y = check_distances(y)
-    m = n_nodes(y.shape[-1])
-    if not 1 <= average_degree <= m - 1:
-        raise ValueError(f"average_degree={average_degree}: between 1 and m - 1 = {m - 1}")
-    theta, lam = 1 / y.double().mean(-1), None
-    low, high = torch.zeros_like(theta), torch.full_like(theta, torch.inf)
-    best_w, best_theta, best = torch.zeros_like(y, dtype=torch.float64), theta, high
+    theta, lam = state
+    enough = max(degree_tol * wish, 1 / layout.n_nodes)
+    near = layout.nearest(Y).flatten(1).quantile(0.9, 1)
+    low = torch.full_like(theta, -torch.inf)  # log theta, and log(degree / wish) there
+    high = torch.full_like(theta, torch.inf)
+    f_low = torch.zeros_like(theta)
+    f_high = torch.zeros_like(theta)
+    best_error = torch.full_like(theta, torch.inf)
+    best_theta = theta
+    best_W = torch.zeros_like(Y)
     for _ in range(n_iter):
-        w, lam, _ = _dual_newton(theta[..., None] * y, lam)
-        degree = 2 * (w > 1e-6 * w.amax(-1, keepdim=True)).sum(-1) / m
-        closer = (degree - average_degree).abs() < best
-        best = torch.where(closer, (degree - average_degree).abs(), best)
-        best_w, best_theta = torch.where(closer[..., None], w, best_w), torch.where(closer, theta, best_theta)
-        if (best <= max(tol * average_degree, 1 / m)).all():
+        W, lam, _ = _dual_newton(layout, layout.per_graph(theta) * Y, lam, tol=tol)
+        largest = layout.per_graph(W.flatten(1).amax(1))
+        degree = 2 * layout.sum_edges((W > 1e-6 * largest).double()) / layout.n_nodes
+        error = (degree - wish).abs()
+        closer = error < best_error
+        best_error = torch.where(closer, error, best_error)
+        best_theta = torch.where(closer, theta, best_theta)
+        best_W = torch.where(layout.per_graph(closer), W, best_W)
+        x = theta.log()
+        f = (degree / wish).log()
+        low, f_low = torch.where(f > 0, x, low), torch.where(f > 0, f, f_low)
+        high, f_high = torch.where(f > 0, high, x), torch.where(f > 0, f_high, f)
+        share = (f_low / (f_low - f_high)).nan_to_num(0.5).clamp(0.1, 0.9)
+        inside = low + share * (high - low)
+        outside = x + (1.2 * f).clamp(-2, 2) + torch.where(f > 0, 0.02, -0.02)
+        outside = torch.minimum(outside, (1e4 / near).log())  # beyond, only the nearest neighbours are left
+        new = torch.where(low.isfinite() & high.isfinite(), inside, outside)
+        done = (best_error <= enough) | ((new - x).abs() < 1e-9)
+        if done.all():
             break
-        dense = degree > average_degree
-        low, high = torch.where(dense, theta, low), torch.where(dense, high, theta)
-        theta = torch.where(high.isinf(), 4 * low, torch.where(low == 0, high / 4, (low * high).sqrt()))
-    else:
-        _warn(f"average_degree={average_degree} is not reached, the closest is {best.max().item():.2g} off")
-    return best_w.to(y.dtype), best_theta.to(y.dtype)
-
-
-def theta_for_degree(y, average_degree, **options):
-    """theta (...) for which `exact(theta y)` has `average_degree` edges a node; see `learn`."""
-    return learn(y, average_degree, **options)[1]
+        new = torch.where(done, x, new)
+        lam = lam * layout.per_graph((new - x).exp())  # together with theta, which keeps the active edges
+        theta = torch.where(done, theta, new.exp())
+    if (best_error > enough).any():
+        _warn(f"average_degree={wish} is not reached, the closest is {best_error.max().item():.2g} off")
+    return best_W, best_theta, (theta, lam)
 
 
 class Grid(NamedTuple):
@@ -385,149 +703,27 @@ def grid_search(y, w, alphas=ALPHAS, betas=BETAS, solver=exact):
 
     `solver(y, alpha, beta)` returns w_hat, e.g. `functools.partial(pds, n_iter=500, tol=0)`.
     """
-    y, w = check_distances(y), torch.as_tensor(w)
+    y = check_distances(y)
+    w = torch.as_tensor(w)
     if w.shape != y.shape or not (w.square().sum(-1) > 0).all():
         raise ValueError(f"w has shape {tuple(w.shape)}: non-empty graphs of the shape {tuple(y.shape)} of y")
-    alpha, beta = _positive(y, alphas=alphas)[:, None, None], _positive(y, betas=betas)[None, :, None]
-    y, w = y.reshape(-1, y.shape[-1]), w.to(y).reshape(-1, y.shape[-1])
-    chunk = max(1, 16 * BLOCK // (alpha.numel() * beta.numel() * n_nodes(y.shape[-1]) ** 2))
+    alpha = _positive(y, alphas=alphas)[:, None, None]
+    beta = _positive(y, betas=betas)[None, :, None]
+    y = y.reshape(-1, y.shape[-1])
+    w = w.to(y).reshape(-1, y.shape[-1])
+    graphs_at_once = max(1, 16 * ENTRIES_AT_ONCE // (alpha.numel() * beta.numel() * count_nodes(y.shape[-1]) ** 2))
     gmse = 0
-    for y_part, w_part in zip(y.split(chunk), w.split(chunk)):
+    for y_part, w_part in zip(y.split(graphs_at_once), w.split(graphs_at_once)):
         error = (solver(y_part, alpha, beta) - w_part).square().sum(-1) / w_part.square().sum(-1)
         gmse = gmse + error.double().sum(-1) / len(y)
     i, j = divmod(gmse.argmin().item(), gmse.shape[1])
     return Grid(alpha[i].item(), beta[0, j].item(), gmse)
 
 
-# --- maximum likelihood -----------------------------------------------------------------------------------
-
-
 @torch.no_grad()
-def laplacian_mle(y, *, sigma2=0.0, tol=1e-9, n_iter=60, path=False):
-    """Laplacian-constrained maximum likelihood: min over w >= 0 of w'y - logdet(L(w) + sigma2 P + 11'/m).
-
-    P = I - 11'/m: up to constants the log-likelihood of signals x ~ N(0, (L + sigma2 I)^-1), of whose
-    constant part y knows nothing. No hyper-parameter; exists for any number of signals if all y > 0.
-
-    A primal-dual interior-point method (Mehrotra's predictor-corrector) in x = w y and a slack s, which tends
-    to 1 - r/y, with r_ij = b'Sigma b the effective resistances, Sigma = (L + sigma2 P + 11'/m)^-1. Float64.
-
-    Parameters
-    ----------
-    y : (..., E), positive; sigma2 : noise variance >= 0.
-    tol : KKT residual max |min(w y, 1 - r/y)|; a ConvergenceWarning if not met within `n_iter` iterations.
-    path : return the iterates (..., T, E) instead of the last, (..., E).
-    """
-    y = check_distances(y)
-    if not (y > 0).all():
-        raise ValueError("y has a zero: for two nodes that always agree the most likely weight is infinite")
-    flat = y.double().reshape(-1, y.shape[-1])
-    chunk = len(flat) if path else max(1, BLOCK // 4 // n_nodes(y.shape[-1]) ** 2)
-    w, kkt = zip(*(_interior_point(part, sigma2, tol, n_iter, path) for part in flat.split(chunk)))
-    w, worst = torch.cat(w), torch.cat(kkt).max().item()
-    if not worst <= tol:
-        _warn(f"KKT residual {worst:.1e} after {n_iter} iterations, above tol={tol:g}")
-    return w.reshape(*y.shape[:-1], *w.shape[1:]).to(y.dtype)
-
-
-def _interior_point(y, sigma2, tol, n_iter, path):
-    """The MLE for y (b, E): w (b, E) or its path (b, T, E), and the KKT residuals (b,)."""
-    x, s, iterates = torch.full_like(y, 2 / n_nodes(y.shape[-1])), torch.ones_like(y), []
-    for _ in range(n_iter):
-        Sigma, r, _ = _resistances(x / y, sigma2)
-        g = 1 - r / y  # gradient of the objective in x
-        kkt = torch.minimum(x, g).abs().amax(-1)
-        if path:
-            iterates.append(x / y)
-        if not (kkt > tol).any():
-            break
-        dx = _newton_system(Sigma, y, s / x, -g)  # predictor: aim at x s = 0
-        ds = -s - s / x * dx
-        mu = (x * s).mean(-1, keepdim=True)
-        reached = ((x + _stride(x, dx) * dx) * (s + _stride(s, ds) * ds)).mean(-1, keepdim=True)
-        target = mu * (reached / mu) ** 3 - dx * ds  # corrector: aim at x s = target
-        dx = _newton_system(Sigma, y, s / x, target / x - g)
-        ds = (target - s * dx) / x - s
-        x, s = x + _stride(x, dx) * dx, s + _stride(s, ds) * ds
-    w = torch.where((x < s) & (x < tol), 0, x) / y
-    return torch.stack(iterates, 1) if path else w, kkt
-
-
-def _stride(x, dx):
-    """The largest step <= 1 that keeps 0.5 % of x."""
-    return 0.995 / (-dx / x).amax(-1, keepdim=True).clamp_min(0.995)
-
-
-def _resistances(w, sigma2):
-    """Sigma (..., m, m), r_ij = b'Sigma b (..., E), and logdet of the inverse of Sigma (...)."""
-    if not 0 <= sigma2 < math.inf:
-        raise ValueError(f"sigma2={sigma2}: a finite variance >= 0 is needed")
-    L = laplacian(w)
-    eye = torch.eye(L.shape[-1], dtype=w.dtype, device=w.device)
-    C, failed = torch.linalg.cholesky_ex(L + sigma2 * eye + (1 - sigma2) / len(eye))
-    failed = (failed > 0) | (C.diagonal(dim1=-2, dim2=-1) < 1e-150).any(-1)  # no inverse: logdet = -inf
-    Sigma = torch.cholesky_inverse(torch.where(failed[..., None, None], eye, C))
-    logdet = torch.where(failed, -torch.inf, 2 * C.diagonal(dim1=-2, dim2=-1).log().sum(-1))
-    return Sigma, _differences(Sigma), logdet
-
-
-def _differences(S):
-    """b'S b = S_ii + S_jj - 2 S_ij for all pairs: (..., m, m) -> (..., E)."""
-    return degrees_adjoint(S.diagonal(dim1=-2, dim2=-1)) - 2 * to_vector(S)
-
-
-def _newton_system(Sigma, y, ratio, rhs, *, tol=0.01):
-    """Solve (H + diag(ratio)) z = rhs, H_ac = (b_a'Sigma b_c)^2 / (y_a y_c), for each row of rhs (b, E).
-
-    By preconditioned conjugate gradients, since H p = b'Sigma L(p/y) Sigma b / y needs only m x m products.
-    Rows that stay unsolved (almost unconnected components make H ill-conditioned) get a Cholesky factor.
-    """
-    scale = ((_differences(Sigma) / y) ** 2 + ratio).rsqrt()  # diagonal^(-1/2)
-    z, r = torch.zeros_like(rhs), rhs
-    p, rr = r * scale**2, ((r * scale) ** 2).sum(-1, keepdim=True)
-    stop, small = tol**2 * rr, y.shape[-1] <= 2000
-    for _ in range(40 if small else 1000):
-        live = rr > stop
-        if not live.any():
-            return z
-        Hp = _differences(Sigma @ laplacian(p / y) @ Sigma) / y + ratio * p
-        a = torch.where(live, rr / (p * Hp).sum(-1, keepdim=True), 0)
-        z, r = z + a * p, r - a * Hp
-        rr, old = torch.where(live, ((r * scale) ** 2).sum(-1, keepdim=True), rr), rr
-        p = r * scale**2 + rr / old * p
-    i, j = edges(Sigma.shape[-1], Sigma.device)
-    for row in torch.nonzero((rr > stop)[:, 0] & small)[:, 0]:
-        B, f = Sigma[row, i] - Sigma[row, j], scale[row]
-        H = (B[:, i] - B[:, j]) ** 2 * (f / y[row])[:, None] * (f / y[row])
-        C = torch.linalg.cholesky(H.fill_diagonal_(1.0))
-        z[row] = f * torch.cholesky_solve((f * rhs[row])[:, None], C)[:, 0]
-    return z
-
-
-@torch.no_grad()
-def mle_certificate(w, y, *, sigma2=0.0):
-    """Primal and dual value, relative gap and KKT residual of any w (..., E) for `laplacian_mle`, in float64.
-
-    With c = min(y / r), X = c Sigma on the complement of the constants is feasible for the dual, the maximum
-    of m - 1 + logdet X - sigma2 tr X over b'X b <= y. `gap` is relative to m - 1, which is w'y at the optimum
-    for sigma2 = 0; `kkt` is max |min(w y, 1 - r/y)|. A negative weight, or a disconnected graph for
-    sigma2 = 0, is infeasible: primal, gap and kkt are infinite.
-    """
-    y = check_distances(y).double()
-    w = torch.as_tensor(w).to(y)
-    Sigma, r, logdet = _resistances(w, sigma2)
-    trace, c = Sigma.diagonal(dim1=-2, dim2=-1).sum(-1) - 1, (y / r).amin(-1)
-    feasible = (w >= 0).all(-1) & (r > 0).all(-1) & logdet.isfinite()
-    wy, m = (w * y).sum(-1), Sigma.shape[-1]
-    gap = wy - (m - 1) * (1 + c.log()) + c * sigma2 * trace
-    kkt = torch.minimum(w * y, 1 - r / y).abs().amax(-1)
-    return _certify(feasible, wy - logdet, wy - logdet - gap, gap / (m - 1), kkt)
-
-
-@torch.no_grad()
-def inverse_covariance(S):
-    """w_ij = max(0, -(S^-1)_ij) from second moments S = X'X / N (..., m, m), with more signals than nodes."""
-    S = torch.as_tensor(S)
+def inverse_covariance(observations):
+    """w_ij = max(0, -(S^-1)_ij) from second moments S (..., m, m), with more signals than nodes: (..., E)."""
+    S = torch.as_tensor(getattr(observations, "moments", observations))
     if S.ndim < 2 or S.shape[-1] != S.shape[-2] or S.shape[-1] < 3 or not torch.isfinite(S).all():
         raise ValueError(f"S has shape {tuple(S.shape)}: finite matrices (..., m, m) with m >= 3 are needed")
     values = torch.linalg.eigvalsh(S.double())

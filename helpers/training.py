@@ -1,18 +1,25 @@
-"""Train a run, or load it. The only place that reads and writes checkpoints.
+"""Train a model, or load it. The only place that reads and writes checkpoints; it knows no model by name.
 
-A trained run is two files: `<name>.safetensors`, the weights, and `<name>.json`, everything else a reader may ask for.
-During training `<name>.resume.safetensors` holds weights, optimiser state and history after the last epoch, in one
-file replaced atomically. Every random number of an epoch derives from the run's seed and the epoch's index, so a
-killed run continues as if nothing had happened.
+A trained model is two files: `<name>.safetensors`, the weights, and `<name>.json`, everything else that a reader may
+ask for. During training `<name>.resume.safetensors` holds weights, optimiser state and history after the last epoch, in
+one file that is replaced atomically. Every random number of an epoch derives from the seed and the epoch's index, so a
+training that was killed continues as if nothing had happened.
+
+A model offers `prepare(observations)` (one tensor, graphs along dimension 0), `loss(prepared, w, generator)` and
+`predict(observations)`. It may have `labels(w)` (what it predicts instead of w), `keep_best` (end with the weights that
+validated best), `max_gradient` (bound on the norm of each parameter's gradient) and `half_precision` (prefixes of the
+weights that are stored as float16).
 """
 
 import contextlib
+import copy
 import hashlib
 import json
 import platform
 import time
-from dataclasses import asdict, fields
+from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -23,135 +30,120 @@ from torch.nn.utils import clip_grad_norm_
 from tqdm.auto import tqdm
 
 from . import paths
-from .equivariant import EquivariantL2G
 from .metrics import gmse
-from .models import L2G, Unrolling
-from .rivals.deepgraph import DeepGraph
-from .rivals.glad import GLAD
-from .signals import SPLITS, covariance_distances, sample_split
 
+SPLITS = ("train", "val", "test")
 SAVE_EVERY = 2  # seconds between two resume files
 LIBRARIES = ("torch", "numpy", "scipy", "networkx", "safetensors")
+REMEDY = "train it again with retrain=True"
 
 
 class CheckpointError(ValueError):
     """A checkpoint is corrupt or belongs to another configuration."""
 
 
-# --- what a run is made of -----------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast a model learns, and from how many graphs.
 
+    epochs, batch_size : passes over the training graphs, and graphs per step
+    lr, decay : step size of Adam in the first epoch, and its factor from each epoch to the next
+    n_train, n_val : number of graphs
+    stream : draw new training graphs for each epoch
+    seed : of the order of the graphs and of the noise in the loss
+    """
 
-def _unrolling(run, **options):
-    return Unrolling(run.n_layers, n_nodes=run.n_nodes, **options)
+    epochs: int
+    batch_size: int
+    lr: float
+    decay: float
+    n_train: int
+    n_val: int
+    stream: bool
+    seed: int
 
-
-def _recurrent(run, **options):
-    return Unrolling(run.n_layers, n_nodes=run.n_nodes, shared=True, **options)
-
-
-def _l2g(run, **options):
-    return L2G(run.n_nodes, run.n_layers, **options)
-
-
-def _glad(run, **options):
-    return GLAD(run.sigma2, run.n_layers, **options)
-
-
-def _deepgraph(run, **options):
-    return DeepGraph(run.n_nodes, run.n_layers, **options)
-
-
-def _equivariant(run, **options):
-    return EquivariantL2G(run.n_layers, **options)
-
-
-MODELS = {"unrolling": _unrolling, "recurrent": _recurrent, "l2g": _l2g, "glad": _glad, "deepgraph": _deepgraph}
-MODELS |= {"equivariant": _equivariant}
-
-
-def build(run):
-    """The untrained model of a run, initialised from its seed."""
-    if run.model not in MODELS:
-        raise ValueError(f"model={run.model!r}: choose one of {', '.join(MODELS)}")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(run.seed)
-        return MODELS[run.model](run, **dict(run.options))
-
-
-def sample_pairs(run, split, n, *, epoch=0, n_jobs=1):
-    """(distances, graphs) of a run's family, each (n, E) float32. The same split is the same set for every model."""
-    S, w = sample_split(run, split, n, epoch=epoch, n_jobs=n_jobs)
-    return covariance_distances(S).to(w), w
-
-
-def pairs_of(model):
-    """What a model learns from: its own `sample_pairs(run, split, n, *, epoch)` if it has one, else the above."""
-    return getattr(model, "sample_pairs", sample_pairs)
-
-
-def configuration(run):
-    """What differs from the protocol, as JSON sees it: a new option with a default leaves old checkpoints valid."""
-    chosen = {f.name: getattr(run, f.name) for f in fields(run) if getattr(run, f.name) != f.default}
-    return json.loads(json.dumps(chosen))
-
-
-def configuration_hash(run):
-    return hashlib.sha256(json.dumps(configuration(run), sort_keys=True).encode()).hexdigest()[:16]
+    def __post_init__(self):
+        for name in ("epochs", "batch_size", "n_train", "n_val"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: at least 1 is needed")
 
 
 # --- training ------------------------------------------------------------------------------------------------------
 
 
-def fit(run, *, folder=None, device="cpu", progress=True, retrain=False):
-    """Train a run to its last epoch, continuing where an earlier call was cut off; returns the model.
+def fit(model, data, schedule, path, configuration, *, device="cpu", progress=True, retrain=False):
+    """Train a model to its last epoch, continuing where an earlier call was cut off.
 
-    A model with `keep_best` ends with the weights of the epoch that validated best, any other with the last ones. A run
-    that is already trained is loaded, and a checkpoint that is not this run's is refused, unless `retrain`.
+    Parameters
+    ----------
+    model : untrained, see the top of this file
+    data : callable (split, n, epoch) -> Observations and graphs w (n, E), always the same for the same arguments
+    schedule : Schedule
+    path : folder and name of the checkpoint, without suffix
+    configuration : all that decides what is learned, as JSON can hold it; a checkpoint of another one is refused
+    device : where the model learns; random numbers are drawn on the CPU, wherever that is
+    progress : show a bar
+    retrain : train what is already trained, and replace what is stale or damaged
+
+    Returns
+    -------
+    The model with exactly the weights that are stored, on `device`, in evaluation mode.
     """
-    if not retrain and state_of(run, folder) in ("trained", "stale"):
-        return load(run, folder=folder, device=device)
+    path = Path(path)
+    if not retrain and state_of(path, configuration) in ("trained", "stale"):
+        return load(path, model, configuration, device)
     with _one_thread():
-        model = build(run).to(device)
-        optimiser = torch.optim.Adam(model.parameters(), lr=run.lr, fused=True)
-        history, best = _restore(run, folder, model, optimiser)
-        sample = pairs_of(model)
-        train = _to(device, sample(run, "train", run.n_train))
-        val = _to(device, sample(run, "val", run.n_val))
+        model.to(device)
+        optimiser = _adam(model, schedule)
+        history, best = _restore(path, configuration, model, optimiser, retrain)
+        train = _prepare(model, data, "train", schedule.n_train, 0, device)
+        observations, w_val = data("val", schedule.n_val, 0)
+        observations = observations.to(device)
         saved = time.monotonic()
-        epochs = range(len(history), run.epochs)
-        with tqdm(epochs, run.name, run.epochs, initial=len(history), disable=not progress, leave=False) as bar:
+        epochs = range(len(history), schedule.epochs)
+        with tqdm(epochs, path.name, schedule.epochs, initial=len(history), disable=not progress, leave=False) as bar:
             for epoch in bar:
                 start = time.process_time()  # of this process: what else the machine does must not count
-                if run.stream and epoch > 0:
-                    train = _to(device, sample(run, "train", run.n_train, epoch=epoch))
-                loss = _train_epoch(run, model, optimiser, train, epoch)
-                error = gmse(getattr(model, "predict_pairs", model.predict)(val[0]), val[1]).mean().item()
+                if schedule.stream and epoch > 0:
+                    train = _prepare(model, data, "train", schedule.n_train, epoch, device)
+                loss = _train_epoch(model, optimiser, schedule, *train, epoch)
+                error = _validate(model, observations, w_val, schedule, epoch)
                 history.append({"loss": loss, "val_gmse": error, "seconds": round(time.process_time() - start, 4)})
                 if error <= min(x["val_gmse"] for x in history):
                     best = {name: t.clone() for name, t in model.state_dict().items()}
                 bar.set_postfix(loss=f"{loss:.4f}", gmse=f"{error:.4f}")
-                if time.monotonic() - saved > SAVE_EVERY or epoch == run.epochs - 1:
-                    _save_progress(run, folder, model, optimiser, history, best)
+                if time.monotonic() - saved > SAVE_EVERY or epoch == schedule.epochs - 1:
+                    _save_progress(path, configuration, model, optimiser, history, best)
                     saved = time.monotonic()
         if getattr(model, "keep_best", False):
             model.load_state_dict(best)
-        _save(run, folder, model, history)
+        save(path, model, history, configuration)
     return model.eval()
 
 
-def _train_epoch(run, model, optimiser, pairs, epoch):
-    """One pass over the training pairs; returns the mean loss."""
-    generator = torch.Generator().manual_seed(_epoch_seed(run, epoch))
+def _adam(model, schedule):
+    return torch.optim.Adam(model.parameters(), lr=schedule.lr, fused=True)  # fused: one call for all parameters
+
+
+def _prepare(model, data, split, n, epoch, device):
+    observations, w = data(split, n, epoch)
+    return model.prepare(observations).to(device), w.to(device)
+
+
+def _train_epoch(model, optimiser, schedule, prepared, w, epoch):
+    """One pass over the training graphs; returns the mean loss."""
+    generator = torch.Generator().manual_seed(_epoch_seed(schedule.seed, epoch))
     for group in optimiser.param_groups:
-        group["lr"] = run.lr * run.decay**epoch
+        group["lr"] = schedule.lr * schedule.decay**epoch
+    bound = getattr(model, "max_gradient", 0)
     model.train()
-    x, w = pairs
     total = 0.0
-    for batch in torch.randperm(len(w), generator=generator).split(run.batch_size):
-        loss = model.loss(x[batch], w[batch], generator)
+    for batch in torch.randperm(len(w), generator=generator).split(schedule.batch_size):
+        batch = batch.to(w.device)
+        loss = model.loss(prepared[batch], w[batch], generator)
         optimiser.zero_grad()
         loss.backward()
-        if bound := getattr(model, "max_gradient", 0):
+        if bound:
             for parameter in model.parameters():
                 clip_grad_norm_(parameter, bound)
         optimiser.step()
@@ -159,16 +151,23 @@ def _train_epoch(run, model, optimiser, pairs, epoch):
     model.eval()
     mean = float(total) / len(w)
     if not np.isfinite(mean):
-        raise FloatingPointError(f"{run.name}: the loss is {mean} in epoch {epoch + 1}; lower lr={run.lr}")
+        raise FloatingPointError(f"the loss is {mean} in epoch {epoch + 1}: lower lr={schedule.lr}")
     return mean
 
 
-def _epoch_seed(run, epoch):
-    return int(np.random.SeedSequence((run.seed, len(SPLITS), epoch)).generate_state(1, np.uint64)[0] >> 1)
+def _validate(model, observations, w, schedule, epoch):
+    """Mean GMSE of the predictions."""
+    w_hat = model.predict(observations)
+    if hasattr(model, "labels"):
+        w = model.labels(w)
+    if not w_hat.isfinite().all():
+        raise FloatingPointError(f"predictions are not finite after epoch {epoch + 1}: lower lr={schedule.lr}")
+    return gmse(w_hat, w).mean().item()
 
 
-def _to(device, tensors):
-    return tuple(t.to(device) for t in tensors)
+def _epoch_seed(seed, epoch):
+    """Of an epoch's order and noise; the second number keeps it apart from the seeds of the splits."""
+    return int(np.random.SeedSequence((seed, len(SPLITS), epoch)).generate_state(1, np.uint64)[0] >> 1)
 
 
 @contextlib.contextmanager
@@ -182,20 +181,48 @@ def _one_thread():
         torch.set_num_threads(threads)
 
 
+# --- what training costs -------------------------------------------------------------------------------------------
+
+
+def step_seconds(model, data, schedule, steps=4):
+    """Seconds that one training step takes here, on one thread, measured; the model is left as it is."""
+    seconds, taken = _time_steps(model, data, schedule, steps * schedule.batch_size)
+    return seconds / taken
+
+
+def expected_seconds(model, data, schedule, steps=4):
+    """Seconds that all of the training takes here, from a measurement of a few steps."""
+    n = steps * schedule.batch_size
+    seconds, _ = _time_steps(model, data, schedule, n)
+    return seconds * schedule.epochs * schedule.n_train / n
+
+
+def _time_steps(model, data, schedule, n):
+    """Seconds and number of the steps over `n` training graphs; `data` may answer with more or fewer."""
+    with _one_thread():
+        model = copy.deepcopy(model)
+        optimiser = _adam(model, schedule)
+        prepared, w = _prepare(model, data, "train", n, 0, next(model.parameters()).device)
+        size = schedule.batch_size
+        _train_epoch(model, optimiser, schedule, prepared[:size], w[:size], 0)  # warm up
+        start = time.perf_counter()
+        _train_epoch(model, optimiser, schedule, prepared, w, 0)
+        return time.perf_counter() - start, -(-len(w) // size)
+
+
 # --- checkpoints ---------------------------------------------------------------------------------------------------
 
 
-def files(run, folder=None):
-    """Paths of a run's weights, sidecar and resume file."""
-    folder = paths.CHECKPOINTS if folder is None else folder
-    return tuple(folder / f"{run.name}{suffix}" for suffix in (".safetensors", ".json", ".resume.safetensors"))
+def files(path):
+    """Paths of the weights, the sidecar and the resume file of a checkpoint `path`, folder and name."""
+    return tuple(Path(f"{path}{suffix}") for suffix in (".safetensors", ".json", ".resume.safetensors"))
 
 
-def state_of(run, folder=None):
+def state_of(path, configuration=None):
     """'trained', 'stale' (another configuration, or damaged), 'started' or 'missing'."""
-    weights, sidecar, resume = files(run, folder)
+    weights, sidecar, resume = files(path)
     try:
-        read_sidecar(run, folder)
+        read_record(path, configuration)
         return "trained"
     except (CheckpointError, FileNotFoundError):
         if resume.exists():
@@ -203,82 +230,66 @@ def state_of(run, folder=None):
         return "stale" if weights.exists() or sidecar.exists() else "missing"
 
 
-def read_sidecar(run, folder=None):
-    """Configuration, history and costs of a trained run, after checking that it is this run's and undamaged."""
-    weights, sidecar, _ = files(run, folder)
-    for path in (weights, sidecar):
-        if not path.exists():
-            raise FileNotFoundError(f"{path} is missing: train it with `python -m helpers.runs train {run.name}`")
-    remedy = f"delete it or retrain with `python -m helpers.runs train {run.name} --retrain`"
-    try:
-        record = json.loads(sidecar.read_text())
-        stored, digest = dict(record["configuration"]), record["weights_sha256"]
-    except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{sidecar} is not a readable sidecar ({error!r}): {remedy}") from None
-    ours = configuration(run)
-    if stored != ours:
-        keys = sorted(k for k in {*stored, *ours} if stored.get(k) != ours.get(k))
-        say = lambda chosen, key: repr(chosen[key]) if key in chosen else "the default"  # noqa: E731
-        differences = ", ".join(f"{k}: {say(stored, k)} there, {say(ours, k)} here" for k in keys)
-        raise CheckpointError(f"{sidecar} belongs to another configuration ({differences}): {remedy}")
-    if hashlib.sha256(weights.read_bytes()).hexdigest() != digest:
-        raise CheckpointError(f"{weights} is truncated, corrupt or not the file its sidecar describes: {remedy}")
+def read_record(path, configuration=None):
+    """Configuration, history and costs of a trained model, after checking that its files are undamaged.
+
+    With `configuration`, also that it is the one it was trained with.
+    """
+    weights, sidecar, _ = files(path)
+    missing = [file for file in (weights, sidecar) if not file.exists()]
+    if len(missing) == 2:
+        raise FileNotFoundError(f"{weights} is missing: train it first")
+    if missing:
+        raise CheckpointError(f"{missing[0]} is missing, the other half of the checkpoint is there: {REMEDY}")
+    record = read_sidecar(path)
+    if configuration is not None:
+        _compare(record["configuration"], _as_json(configuration), sidecar)
+    if hashlib.sha256(weights.read_bytes()).hexdigest() != record["weights_sha256"]:
+        raise CheckpointError(f"{weights} is truncated, corrupt or not the file its sidecar describes: {REMEDY}")
     return record
 
 
-def load(run, *, folder=None, device="cpu"):
-    """The trained model of a run."""
-    read_sidecar(run, folder)
-    weights, _, _ = files(run, folder)
-    model = build(run)
+def read_sidecar(path):
+    """What a sidecar says, whether or not it is true of the weights; CheckpointError if it is not a sidecar at all."""
+    _, sidecar, _ = files(path)
+    try:
+        record = json.loads(sidecar.read_text())
+        whole = (
+            isinstance(record["configuration"], dict)
+            and isinstance(record["weights_sha256"], str)
+            and isinstance(record["history"], dict)
+            and record["seconds"] >= 0
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{sidecar} is not a readable sidecar ({error!r}): {REMEDY}") from None
+    if not whole:
+        raise CheckpointError(f"{sidecar} is not a readable sidecar (an entry has the wrong type): {REMEDY}")
+    return record
+
+
+def load(path, model, configuration=None, device="cpu"):
+    """`model` with the weights of a checkpoint, on `device`, in evaluation mode."""
+    read_record(path, configuration)
+    weights, _, _ = files(path)
     try:
         model.load_state_dict(tensors_from_bytes(weights.read_bytes()))
     except (SafetensorError, RuntimeError) as error:
-        raise CheckpointError(f"{weights} does not fit {run.name}: {error}") from None
+        raise CheckpointError(f"{weights} does not fit {type(model).__name__} ({_one_line(error)}): {REMEDY}") from None
     return model.to(device).eval()
 
 
-def load_or_train(run, *, folder=None, device="cpu"):
-    """The trained model of a run; if there is none, says how long training should take, and trains."""
-    if state_of(run, folder) != "trained":
-        seconds = expected_seconds(run, folder)
-        print(f"{run.name} has no checkpoint; training takes about {seconds / 60:.1f} minutes on one core")
-    return fit(run, folder=folder, device=device)
+def save(path, model, history, configuration):
+    """Weights, then the sidecar that vouches for them, then the resume file goes: a kill between loses nothing.
 
-
-def expected_seconds(run, folder=None):
-    """What training costs: the recorded time of an earlier training, or a measurement of a few steps."""
-    _, sidecar, _ = files(run, folder)
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        record = json.loads(sidecar.read_text())
-        stored = record["run"]
-        scale = run.epochs * run.n_train * run.n_layers / (stored["epochs"] * stored["n_train"] * stored["n_layers"])
-        return record["seconds"] * scale
-    return step_seconds(run) * run.epochs * run.n_train / run.batch_size
-
-
-def step_seconds(run, steps=4):
-    """Seconds that one training step of a run takes here, on one thread, measured; nothing is trained."""
-    with _one_thread():
-        model = build(run)
-        optimiser = torch.optim.Adam(model.parameters(), lr=0.0, fused=True)
-        pairs = pairs_of(model)(run, "train", steps * run.batch_size)
-        _train_epoch(run, model, optimiser, [x[: run.batch_size] for x in pairs], 0)  # warm up
-        start = time.perf_counter()
-        _train_epoch(run, model, optimiser, pairs, 0)
-        return (time.perf_counter() - start) / steps
-
-
-def _save(run, folder, model, history):
-    """Weights, then the sidecar that vouches for them, then the resume file goes: a kill between loses nothing."""
-    weights, sidecar, resume = files(run, folder)
-    content = tensors_to_bytes({name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()})
+    The model itself takes the weights as they are stored: where it asks for half precision, they are rounded.
+    """
+    weights, sidecar, resume = files(path)
+    tensors = _to_store(model)
+    content = tensors_to_bytes(tensors)
     seconds = sum(epoch["seconds"] for epoch in history)
     record = {
-        "name": run.name,
-        "run": asdict(run),
-        "configuration": configuration(run),
-        "configuration_hash": configuration_hash(run),
+        "name": weights.stem,
+        "configuration": _as_json(configuration),
         "weights_sha256": hashlib.sha256(content).hexdigest(),
         "n_parameters": sum(p.numel() for p in model.parameters()),
         "seconds": round(seconds, 2),
@@ -289,38 +300,114 @@ def _save(run, folder, model, history):
     paths.write_atomically(weights, content)
     paths.write_atomically(sidecar, json.dumps(record, indent=1).encode())
     resume.unlink(missing_ok=True)
+    model.load_state_dict(tensors)
 
 
-def _save_progress(run, folder, model, optimiser, history, best):
-    tensors = {f"model.{name}": t.cpu().contiguous() for name, t in model.state_dict().items()}
-    tensors |= {f"best.{name}": t.cpu().contiguous() for name, t in best.items()}
+def _to_store(model):
+    """State dict on the CPU, float16 under the prefixes that the model names unless a value is beyond its range."""
+    prefixes = tuple(getattr(model, "half_precision", ()))
+    tensors = _on_cpu(model.state_dict())
+    halves = {name: t.half() for name, t in tensors.items() if name.startswith(prefixes)}
+    return tensors | {name: t for name, t in halves.items() if t.isfinite().all()}
+
+
+def _on_cpu(tensors, prefix=""):
+    return {f"{prefix}{name}": t.detach().cpu().contiguous() for name, t in tensors.items()}
+
+
+def _one_line(error):
+    return " ".join(str(error).split())
+
+
+def _as_json(configuration):
+    return json.loads(json.dumps(configuration))
+
+
+def _compare(stored, ours, file):
+    """Nothing if two configurations are equal, else CheckpointError with what differs."""
+    if stored != ours:
+        stored, ours = _flatten(stored), _flatten(ours)
+        keys = sorted(key for key in {*stored, *ours} if stored.get(key) != ours.get(key))
+        text = ", ".join(f"{key}: {stored.get(key, 'nothing')} there, {ours.get(key, 'nothing')} here" for key in keys)
+        raise CheckpointError(f"{file} belongs to another configuration ({text}): {REMEDY}")
+
+
+def _flatten(configuration, prefix=""):
+    """{"a": {"b": 1}} -> {"a.b": "1"}."""
+    flat = {}
+    for key, value in configuration.items():
+        if isinstance(value, dict) and value:
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = repr(value)
+    return flat
+
+
+# --- resume files --------------------------------------------------------------------------------------------------
+
+
+def _save_progress(path, configuration, model, optimiser, history, best):
+    tensors = _on_cpu(model.state_dict(), "model.") | _on_cpu(best, "best.")
     for index, state in optimiser.state_dict()["state"].items():
-        tensors |= {f"adam.{index}.{key}": t.cpu().contiguous() for key, t in state.items()}
-    metadata = {"configuration_hash": configuration_hash(run), "history": json.dumps(history)}
-    paths.write_atomically(files(run, folder)[2], tensors_to_bytes(tensors, metadata))
+        tensors |= _on_cpu(state, f"adam.{index}.")
+    metadata = {"configuration": json.dumps(configuration), "history": json.dumps(history)}
+    metadata["sha256"] = _digest(tensors, metadata)
+    paths.write_atomically(files(path)[2], tensors_to_bytes(tensors, metadata))
 
 
-def _restore(run, folder, model, optimiser):
-    """Fill model and optimiser from the resume file, if there is one; returns the history and the best weights."""
-    resume = files(run, folder)[2]
+def _restore(path, configuration, model, optimiser, retrain):
+    """Fill model and optimiser from the resume file, if there is one; returns the history and the best weights.
+
+    With `retrain`, a file that is damaged or of another configuration counts as none.
+    """
+    resume = files(path)[2]
     if not resume.exists():
         return [], {}
     try:
-        with safe_open(resume, "pt") as file:
-            metadata = file.metadata()
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise CheckpointError(f"{resume} is truncated or corrupt ({error}): delete it to start afresh") from None
-    if metadata.get("configuration_hash") != configuration_hash(run):
-        raise CheckpointError(f"{resume} belongs to another configuration: delete it to start {run.name} afresh")
-    current, best, moments = {}, {}, {}
+        tensors, history = _read_progress(resume, configuration)
+    except CheckpointError:
+        if retrain:
+            return [], {}
+        raise
+    parts = {"model": {}, "best": {}, "adam": {}}
     for key, tensor in tensors.items():
         kind, name = key.split(".", 1)
-        if kind == "adam":
-            index, name = name.split(".")
-            moments.setdefault(int(index), {})[name] = tensor
-        else:
-            {"model": current, "best": best}[kind][name] = tensor
-    model.load_state_dict(current)
+        parts[kind][name] = tensor
+    moments = {}
+    for key, tensor in parts["adam"].items():
+        index, name = key.split(".")
+        moments.setdefault(int(index), {})[name] = tensor
+    try:
+        model.load_state_dict(parts["model"])
+    except RuntimeError as error:
+        raise CheckpointError(f"{resume} does not fit {type(model).__name__} ({_one_line(error)}): delete it") from None
     optimiser.load_state_dict({"state": moments, "param_groups": optimiser.state_dict()["param_groups"]})
-    return json.loads(metadata["history"]), best
+    return history, parts["best"]
+
+
+def _read_progress(resume, configuration):
+    """Tensors and history of a resume file, or CheckpointError."""
+    remedy = f"delete it to start afresh, or {REMEDY}"
+    try:
+        with safe_open(resume, "pt") as file:
+            metadata = dict(file.metadata())
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        if metadata.pop("sha256") != _digest(tensors, metadata):
+            raise ValueError("its digest is another")
+        stored = json.loads(metadata["configuration"])
+        history = json.loads(metadata["history"])
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{resume} is truncated or corrupt ({error}): {remedy}") from None
+    if stored != _as_json(configuration):
+        raise CheckpointError(f"{resume} belongs to another configuration: {remedy}")
+    return tensors, history
+
+
+def _digest(tensors, metadata):
+    """SHA-256 of names, types, shapes and values of the tensors, and of the metadata."""
+    sha = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for name in sorted(tensors):
+        array = tensors[name].numpy()
+        sha.update(f"{name} {array.dtype} {array.shape}".encode())
+        sha.update(array.tobytes())
+    return sha.hexdigest()

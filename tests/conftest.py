@@ -5,4 +5,4 @@ from hypothesis import settings
 settings.register_profile("repository", deadline=None, derandomize=True, max_examples=30)
 settings.load_profile("repository")
 
-torch.set_num_threads(1)  # the arrays are small, and tests time one method against another
+torch.set_num_threads(1)  # the arrays are small, and another worker has the other core

@@ -7,42 +7,31 @@ import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
-import matplotlib.pyplot as plt
 import nibabel
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from matplotlib.text import Text
-from sklearn.covariance import graphical_lasso as sklearn_lasso
 
-from helpers import datasets, plots
-from helpers.datasets import DatasetError, download_prices, draws, log_returns, pooled, unit_scale
-from helpers.graphs import degrees, sample_graphs
-from helpers.rivals import graphical_lasso
-from helpers.runs import SECTORS, real_world
-from helpers.signals import correlations, distances, sample_distances, standardised
+from helpers import paths
+from helpers.experiments.runs import SECTORS, real_world
+from helpers.real import datasets
+from helpers.real.datasets import DatasetError, download_prices, draws, log_returns, observations, pool
+from helpers.signals import correlations, distances, standardise
 
 RAW = Path(os.environ.get("L2G_RAW", "/nowhere"))
 needs_raw = pytest.mark.skipif(not (RAW / datasets.RECORDINGS).exists(), reason="L2G_RAW names no folder of raw data")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_windows():
-    plt.switch_backend("agg")
 
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch, tmp_path):
     """No raw data, no waiting."""
     monkeypatch.delenv("L2G_RAW", raising=False)
-    monkeypatch.setattr(datasets, "RAW", tmp_path / "raw")
+    monkeypatch.setattr(paths, "RAW", tmp_path / "raw")
     monkeypatch.setattr("time.sleep", lambda seconds: None)
 
 
-# --- what is shipped -----------------------------------------------------------------------------------------
+# --- what is shipped -----------------------------------------------------------------------------------------------
 
 
 def test_shipped_sp100():
@@ -69,12 +58,12 @@ def test_shipped_abide():
     assert brains.subjects.group.value_counts().to_dict() == {"control": 476, "autism": 408}
     assert brains.subjects.site.nunique() == 20
     assert list(brains.regions) == ["region", "network", "x", "y", "z"]
-    group = [pooled(brains.y[brains.subjects.group == g], [1.0] * n) for g, n in (("control", 476), ("autism", 408))]
+    group = [pool(brains.y[brains.subjects.group == g], [1.0] * n) for g, n in (("control", 476), ("autism", 408))]
     assert torch.corrcoef(torch.stack(group))[0, 1] > 0.98
 
 
 def test_shipped_statistics_are_small_and_are_correlations():
-    files = list(datasets.SHIPPED.iterdir())
+    files = list(paths.REAL.iterdir())
     assert sum(f.stat().st_size for f in files) < 5e6
     assert {f.suffix for f in files} == {".csv", ".safetensors"}
     brains = datasets.abide()
@@ -84,36 +73,40 @@ def test_shipped_statistics_are_small_and_are_correlations():
 
 
 def test_a_damaged_statistic_is_named(monkeypatch, tmp_path):
-    shutil.copytree(datasets.SHIPPED, tmp_path / "real")
-    monkeypatch.setattr(datasets, "SHIPPED", tmp_path / "real")
+    monkeypatch.setattr(paths, "REAL", Path(shutil.copytree(paths.REAL, tmp_path / "real")))
+    (tmp_path / "real" / "abide.safetensors").write_bytes((tmp_path / "real" / "sp100.safetensors").read_bytes())
+    with pytest.raises(DatasetError, match=r"abide\.safetensors is damaged .no y, y35"):
+        datasets.abide()
     (tmp_path / "real" / "abide.safetensors").write_bytes(b"\x00" * 100)
     with pytest.raises(DatasetError, match=r"abide\.safetensors is damaged"):
         datasets.abide()
+    (tmp_path / "real" / "sp100.csv").unlink()
+    with pytest.raises(DatasetError, match=r"sp100\.csv is missing: .*L2G_DATA"):
+        datasets.sp100()
 
 
-# --- what models see -----------------------------------------------------------------------------------------
+# --- what models see -----------------------------------------------------------------------------------------------
 
 
-def test_standardised_signals_have_their_correlations_in_y():
-    X = standardised(np.random.default_rng(0).normal(3, [1, 5, 0.1, 20], (50, 4)) @ np.triu(np.ones((4, 4))))
-    np.testing.assert_allclose(correlations(distances(X)), np.corrcoef(X.T), atol=1e-12)
-    with pytest.raises(ValueError, match="1 constant"):
-        standardised(np.c_[X, np.ones(50)])
+def test_observations_have_the_distances_and_moments_of_standardised_signals():
+    X = standardise(np.random.default_rng(0).normal(size=(2, 50, 5)) @ np.triu(np.ones((5, 5))))
+    y = distances(X).float()
+    seen = observations(y, 50)
+    torch.testing.assert_close(seen.moments, torch.from_numpy(X.swapaxes(1, 2) @ X / 50), rtol=0, atol=1e-6)
+    assert seen.n_signals == 50
+    assert torch.equal(seen.distances.float(), y)
+    assert seen.distances.dtype == torch.float64
+    scaled = observations(y, torch.tensor([50, 20]), torch.tensor([2.0, 3.0]))
+    torch.testing.assert_close(scaled.distances, y.double() * torch.tensor([[2.0], [3.0]]))
+    torch.testing.assert_close(scaled[1].moments, 3 * seen.moments[1])
+    assert scaled[1].n_signals == 20
 
 
 def test_pooled_distances_are_those_of_the_joined_recordings():
     rng = np.random.default_rng(1)
     series = [rng.normal(size=(n, 6)) for n in (10, 25, 7)]
     y = torch.stack([distances(X) for X in series])
-    torch.testing.assert_close(pooled(y, [10, 25, 7]), distances(np.concatenate(series)))
-
-
-def test_unit_scale_undoes_units_and_is_near_one_on_training_data():
-    w = sample_graphs("ER", 8, 20, seed=0, p=0.4)
-    y = sample_distances(w, seed=1).double()
-    c = unit_scale(y)
-    torch.testing.assert_close(unit_scale(7 * y), c / 7, rtol=1e-6, atol=0)
-    assert (c - degrees(w.double()).mean(-1)).abs().max() < 0.03
+    torch.testing.assert_close(pool(y, [10, 25, 7]), distances(np.concatenate(series)))
 
 
 def test_draws_are_sets_of_the_right_group_and_repeat():
@@ -124,9 +117,13 @@ def test_draws_are_sets_of_the_right_group_and_repeat():
         assert (group[first[name]] == name).all()
         assert all(len(set(row)) == 35 for row in first[name])
         np.testing.assert_array_equal(first[name], second[name])
+        assert (first[name] != draws(group, seed=1)[name]).any()
+    assert draws(group, n_draws=3, size=40)["autism"].shape == (3, 40)
+    with pytest.raises(DatasetError, match="the group control has 40 subjects: at least 41"):
+        draws(group, size=41)
 
 
-# --- raw files -----------------------------------------------------------------------------------------------
+# --- raw files -----------------------------------------------------------------------------------------------------
 
 
 def made_up_prices(tickers, seed=0):
@@ -135,35 +132,87 @@ def made_up_prices(tickers, seed=0):
     return pd.DataFrame(100 * np.exp(walk), days, tickers)
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory):
     """A folder as L2G_RAW may name it, with made-up content."""
-    tickers = list(pd.read_csv(datasets.COMPANIES).ticker)
-    (tmp_path / "sp100").mkdir()
-    made_up_prices(tickers).to_csv(tmp_path / datasets.PRICES)
-    (tmp_path / "abide").mkdir()
+    folder = tmp_path_factory.mktemp("made_up")
+    tickers = list(pd.read_csv(paths.REAL / datasets.COMPANIES).ticker)
+    (folder / "sp100").mkdir()
+    made_up_prices(tickers).to_csv(folder / datasets.PRICES, compression={"method": "gzip", "compresslevel": 1})
+    (folder / "abide").mkdir()
     rng = np.random.default_rng(2)
     frames = rng.integers(20, 30, 80)
     np.savez(
-        tmp_path / datasets.RECORDINGS, X=rng.normal(size=(frames.sum(), 5)), n_timepoints=frames,
+        folder / datasets.RECORDINGS, X=rng.normal(size=(frames.sum(), 5)), n_timepoints=frames,
         dx_group=np.tile([1, 2], 40), site=np.full(80, "here"), region=np.array(list("abcde")),
         network=np.array(list("AABBC")), coords=rng.normal(size=(5, 3)),
     )  # fmt: skip
-    return tmp_path
+    return folder
 
 
-def test_raw_files_come_first(folder, monkeypatch):
-    monkeypatch.setenv("L2G_RAW", str(folder))
-    stocks, brains = datasets.sp100(), datasets.abide()
-    assert stocks.source == brains.source == "raw files"
-    r = np.log(made_up_prices(stocks.companies.ticker)).diff().loc["2015-07-08":"2021-12-31"]  # sorted alike
-    halves = torch.stack([stocks.y["first half"], stocks.y["second half"]])
-    np.testing.assert_allclose(correlations(stocks.y["all"]), np.corrcoef(r.T), atol=1e-6)
-    assert (halves.mean(0) - stocks.y["all"]).abs().max() < 0.05
+@pytest.fixture
+def folder(made_up, tmp_path):
+    """A copy to be damaged."""
+    return Path(shutil.copytree(made_up, tmp_path / "raw files"))
+
+
+def recordings(folder, **changes):
+    """The arrays of ABIDE's raw file, and the file rewritten with `changes`."""
     with np.load(folder / datasets.RECORDINGS) as data:
-        first = np.corrcoef(data["X"][: data["n_timepoints"][0]].T)
-    np.testing.assert_allclose(correlations(brains.y[0]), first, atol=1e-6)
+        content = dict(data)
+    np.savez(folder / datasets.RECORDINGS, **content | changes)
+    return content
+
+
+def test_raw_prices_come_first(made_up, monkeypatch):
+    monkeypatch.setenv("L2G_RAW", str(made_up))
+    stocks = datasets.sp100()
+    assert stocks.source == "raw files"
+    r = np.log(made_up_prices(stocks.companies.ticker)).diff().loc["2015-07-08":"2021-12-31"]  # sorted alike
+    half = len(r) // 2
+    parts = {"all": r, "first half": r[:half], "second half": r[half:], "2015": r.loc["2015"], "2021": r.loc["2021"]}
+    assert tuple(stocks.y) == datasets.WINDOWS
+    for name, part in parts.items():
+        np.testing.assert_allclose(correlations(stocks.y[name]), np.corrcoef(part.T), atol=1e-6)
+        assert stocks.y[name].dtype == torch.float32
+
+
+def test_raw_recordings_come_first(made_up, monkeypatch):
+    monkeypatch.setenv("L2G_RAW", str(made_up))
+    brains = datasets.abide()
+    assert brains.source == "raw files"
+    data = recordings(made_up)
+    ends = data["n_timepoints"].cumsum()
+    for k, part in ((0, slice(0, ends[0])), (1, slice(ends[0], ends[1])), (79, slice(ends[78], None))):
+        np.testing.assert_allclose(correlations(brains.y[k]), np.corrcoef(data["X"][part].T), atol=1e-6)
+    assert brains.y.shape == (80, 10) and brains.y35.shape == (2, 50, 10)
+    assert brains.y.dtype == brains.y35.dtype == torch.float32
     assert brains.subjects.group[:2].tolist() == ["autism", "control"]
+    assert brains.subjects.frames.tolist() == data["n_timepoints"].tolist()
+    assert brains.regions.region.tolist() == list("abcde")
+    np.testing.assert_array_equal(brains.regions[["x", "y", "z"]], data["coords"])
+
+
+def test_one_frame_of_each_subject_is_drawn():
+    rng = np.random.default_rng(0)
+    series = [rng.normal(size=(20, 5)) + k for k in range(80)]  # a frame tells whose it is
+    group = np.array(["control", "autism"] * 40)
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets, "distances", lambda X: seen.append(X) or X)
+        patch.setattr(datasets, "standardise", np.asarray)
+        datasets.one_frame_each(series, group)
+    (frames,) = seen
+    assert frames.shape == (2, 50, 35, 5)
+    chosen = draws(group)
+    for name, of_group in zip(datasets.GROUPS, frames, strict=True):
+        for who, draw in zip(chosen[name], of_group, strict=True):
+            assert all((series[k] == frame).all(1).any() for k, frame in zip(who, draw, strict=True))
+    frame_numbers = [np.flatnonzero((series[k] == f).all(1))[0] for k, f in zip(chosen["control"][0], frames[0, 0])]
+    assert len(set(frame_numbers)) > 10
+    first = datasets.one_frame_each(series, group)
+    assert torch.equal(first, datasets.one_frame_each(series, group))
+    assert not torch.equal(first, datasets.one_frame_each(series, group, seed=2))
 
 
 def test_a_folder_without_the_files_is_said_and_passed_over(tmp_path, monkeypatch):
@@ -172,9 +221,26 @@ def test_a_folder_without_the_files_is_said_and_passed_over(tmp_path, monkeypatc
         assert datasets.sp100().source == "shipped statistics"
 
 
-def test_an_earlier_download_is_found(folder, monkeypatch):
-    monkeypatch.setattr(datasets, "RAW", folder)
+def test_an_earlier_download_is_found(made_up, monkeypatch):
+    monkeypatch.setattr(paths, "RAW", made_up)
     assert datasets.sp100().source == datasets.abide(download=True).source == "raw files, downloaded"
+
+
+def test_a_list_of_companies_may_come_with_the_prices(folder):
+    rows = [("BBB", "Bee", "X", True), ("AAA", "Ay", "X", True), ("DOW", "Dow", "A", True), ("CCC", "Sea", "B", False)]
+    table = pd.DataFrame([*rows, ("DDD", "Dee", "A", True)], columns=["ticker", "name", "sector", "in_sp100_2020"])
+    table.to_csv(folder / datasets.SECTORS, index=False)
+    made_up_prices(["AAA", "BBB", "DDD"]).to_csv(folder / datasets.PRICES)
+    stocks = datasets.read_raw_sp100(folder)
+    assert list(stocks.companies) == ["ticker", "name", "sector"]
+    assert stocks.companies.ticker.tolist() == ["DDD", "AAA", "BBB"]
+    assert stocks.source == "raw files"
+    table[["ticker", "sector"]].to_csv(folder / datasets.SECTORS, index=False)
+    with pytest.raises(DatasetError, match=r"sp100_sectors\.csv is damaged .*name"):
+        datasets.read_raw_sp100(folder)
+
+
+# --- damaged raw files ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name, load", [("PRICES", "sp100"), ("RECORDINGS", "abide")])
@@ -186,12 +252,54 @@ def test_a_broken_archive_is_named(folder, monkeypatch, name, load):
         getattr(datasets, load)()
 
 
-def test_recordings_that_do_not_add_up_are_refused(folder):
-    with np.load(folder / datasets.RECORDINGS) as data:
-        content = dict(data)
-    np.savez(folder / datasets.RECORDINGS, **content | {"X": content["X"][:-1]})
-    with pytest.raises(DatasetError, match="add up to"):
+def one_frame_only(frames):
+    """All frames of the first subject but one counted as the second one's."""
+    return np.r_[1, frames[0] - 1 + frames[1], frames[2:]]
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (lambda data: {"X": data["X"][:-1]}, r"X has shape \(\d+, 5\), .* add up to"),
+        (lambda data: {"X": data["X"][:, :-1]}, "X has shape"),
+        (lambda data: {"coords": data["coords"][:, :2]}, "coords has shape"),
+        (lambda data: {"site": data["site"][1:]}, "site has shape"),
+        (lambda data: {"dx_group": data["dx_group"][1:]}, "dx_group has shape"),
+        (lambda data: {"network": data["network"][1:]}, "network has shape"),
+        (lambda data: {"region": np.array("a")}, "TypeError"),
+        (lambda data: {"X": np.where(np.arange(5) == 2, np.nan, data["X"])}, "X has NaN"),
+        (lambda data: {"dx_group": 1 + data["dx_group"]}, "dx_group must be 1 or 2"),
+        (lambda data: {"X": np.where(np.arange(5) == 2, 0.1, data["X"])}, "subject 0 has a constant signal"),
+        (lambda data: {"n_timepoints": one_frame_only(data["n_timepoints"])}, "subject 0 has a constant"),
+    ],
+)  # fmt: skip
+def test_recordings_that_do_not_fit_each_other_are_refused(folder, changes, message):
+    recordings(folder, **changes(recordings(folder)))
+    with pytest.raises(DatasetError, match=rf"abide_msdl\.npz is damaged .*{message}"):
         datasets.read_raw_abide(folder)
+
+
+def test_missing_arrays_are_named(folder):
+    with np.load(folder / datasets.RECORDINGS) as data:
+        content = {name: data[name] for name in data if name != "coords"}
+    np.savez(folder / datasets.RECORDINGS, **content)
+    with pytest.raises(DatasetError, match=r"damaged .KeyError: .*coords"):
+        datasets.read_raw_abide(folder)
+
+
+@pytest.mark.parametrize("content", ["Date,AAA\nyesterday,1\ntoday,2\n", "Date,AAA\n2016-01-04,1\n2016-01-04,2\n"])
+def test_prices_need_dates(folder, content):
+    (folder / datasets.PRICES).write_bytes(gzip.compress(content.encode()))
+    with pytest.raises(DatasetError, match=r"sp100_prices\.csv\.gz is damaged .*dates, each once"):
+        datasets.read_raw_sp100(folder)
+
+
+def test_returns_are_those_of_the_period_in_any_order_of_days():
+    prices = made_up_prices(["AAA", "BBB"])
+    r = log_returns(prices[::-1], ["BBB"])
+    assert list(r) == ["BBB"]
+    assert (r.index[0], r.index[-1]) == (pd.Timestamp("2015-07-08"), pd.Timestamp("2021-12-31"))
+    assert r.BBB.iloc[0] == pytest.approx(np.log(prices.BBB["2015-07-08"] / prices.BBB["2015-07-07"]))
 
 
 def test_gaps_in_prices_are_named():
@@ -201,30 +309,84 @@ def test_gaps_in_prices_are_named():
         log_returns(prices, ["AAA", "BBB", "DDD"])
     with pytest.raises(DatasetError, match="prices of 0 days"):
         log_returns(prices[prices.index > "2022"], ["AAA"])
+    with pytest.raises(DatasetError, match="prices of 2 days"):
+        log_returns(prices.loc["2015-07-07":"2015-07-08"], ["AAA"])
+    assert len(log_returns(prices.loc["2015-07-07":"2015-07-09"], ["AAA"])) == 2
+    words = prices.astype(object)
+    words.loc["2017-05-02", "CCC"] = "n/a"
+    with pytest.raises(DatasetError, match=r"missing: CCC 1 days$"):
+        log_returns(words, ["AAA", "CCC"])
+
+
+@pytest.mark.parametrize("price", [0, -3.5, np.inf])
+def test_prices_that_are_not_positive_are_named(price):
+    prices = made_up_prices(["AAA", "BBB", "CCC"])
+    prices.loc[["2016-03-01", "2017-03-01"], "BBB"] = price
+    prices.loc["2018-01-02", "CCC"] = price
+    with pytest.raises(
+        DatasetError, match=r"positive and finite, .*: BBB on 2016-03-01, CCC on 2018-01-02; get the file"
+    ):
+        log_returns(prices, ["AAA", "BBB", "CCC"])
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda p: p.assign(BBB=7.1), "do not move in the window 'all': BBB;"),
+        (lambda p: p.drop(p.loc["2018"].index), "0 days of prices in the window '2018'"),
+        (lambda p: p.drop(p.loc["2018"].index[1:]), "1 days of prices in the window '2018'"),
+    ],
+)
+def test_windows_without_movement_are_named(folder, change, message):
+    tickers = ["AAA", "BBB", "CCC"]
+    pd.DataFrame({"ticker": tickers, "name": "", "sector": "X"}).to_csv(folder / datasets.SECTORS, index=False)
+    change(made_up_prices(tickers)).to_csv(folder / datasets.PRICES)
+    with pytest.raises(DatasetError, match=message):
+        datasets.read_raw_sp100(folder)
+
+
+# --- comparison ----------------------------------------------------------------------------------------------------
+
+FILES = ["sp100.csv", "abide_subjects.csv", "abide_regions.csv", "sp100.safetensors", "abide.safetensors"]
 
 
 @needs_raw
 def test_shipped_statistics_are_those_of_the_raw_files(monkeypatch):
     monkeypatch.setenv("L2G_RAW", str(RAW))
-    datasets.main([])
+    assert datasets.compare() == (FILES, [])
 
 
-def test_the_command_fails_when_statistics_differ(folder, monkeypatch, tmp_path):
-    with pytest.raises(SystemExit, match="L2G_RAW"):
-        datasets.main([])
-    monkeypatch.setenv("L2G_RAW", str(folder))
-    monkeypatch.setattr(datasets, "SHIPPED", tmp_path / "real")
-    with pytest.raises(SystemExit, match=r"differ.* abide\.safetensors"):
-        datasets.main([])
-    datasets.main(["--write"])
-    datasets.main([])
-    y = datasets.abide().y35 + 1e-3
-    files = datasets.statistics(datasets.sp100(), datasets.abide()._replace(y35=y))
-    changed = [n for n, content in files.items() if not datasets.same(tmp_path / "real" / n, content)]
-    assert changed == ["abide.safetensors"]
+def test_statistics_are_compared_and_replaced(made_up, monkeypatch, tmp_path):
+    with pytest.raises(DatasetError, match=r"raw data of S&P 100 or ABIDE are missing: .*L2G_RAW"):
+        datasets.compare()
+    monkeypatch.setenv("L2G_RAW", str(made_up))
+    monkeypatch.setattr(paths, "REAL", Path(shutil.copytree(paths.REAL, tmp_path / "real")))
+    (tmp_path / "real" / "abide.safetensors").write_bytes(b"damaged")
+    (tmp_path / "real" / "abide_regions.csv").unlink()
+    assert datasets.compare() == (FILES[:1], FILES[1:])
+    assert datasets.compare(write=True) == (FILES[:1], FILES[1:])
+    assert datasets.compare() == (FILES, [])
 
 
-# --- Yahoo Finance, as yfinance 1.x answers ------------------------------------------------------------------
+def test_distances_may_differ_by_rounding_only(made_up, monkeypatch, tmp_path):
+    monkeypatch.setenv("L2G_RAW", str(made_up))
+    stocks, brains = datasets.sp100(), datasets.abide()
+    for name, content in datasets.statistics(stocks, brains).items():
+        paths.write_atomically(tmp_path / name, content)
+
+    def differ(**changes):
+        files = datasets.statistics(stocks, brains._replace(**changes))
+        return [name for name, content in files.items() if not datasets.agrees(tmp_path / name, content)]
+
+    assert differ() == differ(y=brains.y + 5e-6) == differ(y35=brains.y35 - 5e-6) == []
+    assert differ(y=brains.y + 2e-5) == differ(y35=brains.y35 - 2e-5) == ["abide.safetensors"]
+    assert differ(y=brains.y[:1]) == ["abide.safetensors"]
+    assert differ(subjects=brains.subjects[1:]) == ["abide_subjects.csv"]
+    stocks = stocks._replace(y={name: y for name, y in stocks.y.items() if name != "all"})
+    assert differ() == ["sp100.safetensors"]
+
+
+# --- Yahoo Finance, as yfinance 1.x answers ------------------------------------------------------------------------
 
 
 class Yahoo:
@@ -308,10 +470,10 @@ def test_a_download_is_kept(yahoo):
     n = len(asked.calls)
     datasets.sp100(download=True)
     assert len(asked.calls) == n
-    assert gzip.decompress((datasets.RAW / datasets.PRICES).read_bytes()).startswith(b"Date,CHTR")
+    assert gzip.decompress((paths.RAW / datasets.PRICES).read_bytes()).startswith(b"Date,CHTR")
 
 
-# --- ABIDE, as nilearn answers -------------------------------------------------------------------------------
+# --- ABIDE, as nilearn answers -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -379,7 +541,7 @@ def masked(maps, affine):
 
 def test_the_masker_finds_the_signals_it_should():
     found, signals = masked(blobs([(2, 2, 2), (7, 8, 3), (4, 5, 9)]), np.diag([4, 4, 4, 1.0]))
-    np.testing.assert_allclose(found, standardised(signals) * np.sqrt(39 / 40), atol=1e-3)
+    np.testing.assert_allclose(found, standardise(signals) * np.sqrt(39 / 40), atol=1e-3)
 
 
 @needs_raw
@@ -392,68 +554,7 @@ def test_the_masker_with_the_real_atlas(tmp_path):
     assert min(np.corrcoef(found[:, k], signals[:, k])[0, 1] for k in range(39)) > 0.99
 
 
-# --- the graphical lasso from second moments -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("alpha", [0.02, 0.1, 0.3])
-def test_graphical_lasso_meets_its_optimality_conditions_and_scikit_learn(alpha):
-    X = standardised(np.random.default_rng(0).normal(size=(3, 60, 8)) @ (np.eye(8) + 0.4 * np.eye(8, k=1)))
-    S = correlations(distances(X))
-    P = graphical_lasso.precision(S, alpha, tol=1e-7)
-    slack = torch.linalg.inv(P) - S  # = alpha sign(P) on the support, at most alpha elsewhere, 0 on the diagonal
-    off = ~torch.eye(8, dtype=bool).expand_as(P)
-    torch.testing.assert_close(slack[~off], torch.zeros(24).double(), rtol=0, atol=1e-4)
-    torch.testing.assert_close(slack[off & (P != 0)], alpha * P.sign()[off & (P != 0)], rtol=0, atol=1e-4)
-    assert slack[off].abs().max() < alpha + 1e-4
-    theirs = sklearn_lasso(S[0].numpy(), alpha, tol=1e-7, enet_tol=1e-7, max_iter=500)[1]
-    np.testing.assert_allclose(P[0], theirs, atol=2e-3)
-
-
-def test_graphical_lasso_takes_batches_and_near_copies():
-    S = correlations(datasets.sp100().y["2020"].double())  # GOOG and GOOGL: correlation 0.997
-    w = graphical_lasso.from_moments(torch.stack([S, torch.eye(100).double()]), 0.05)
-    assert w.shape == (2, 4950)
-    assert (w[1] == 0).all()
-    assert 0.05 < (w[0] > 0).double().mean() < 0.5
-    with pytest.raises(ValueError, match="alpha=0"):
-        graphical_lasso.from_moments(S, 0)
-
-
-def test_best_penalty_is_neither_end():
-    X = np.random.default_rng(3).normal(size=(4, 40, 10)) @ (np.eye(10) + 0.8 * np.eye(10, k=1))
-    S = correlations(distances(standardised(X)))
-    assert graphical_lasso.best_penalty(S, S.roll(1, 0), (0.005, 0.05, 0.1, 0.9)) in (0.05, 0.1)
-
-
 def test_networks_are_trained_on_the_sizes_of_the_real_data():
     sizes = datasets.sp100().companies.groupby("sector").size()
     assert dict(SECTORS)["sizes"] == tuple(sizes)
     assert real_world("l2g", "abide").n_nodes == len(datasets.abide().regions)
-
-
-# --- figures -------------------------------------------------------------------------------------------------
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.floats(0, 100), min_size=1, max_size=12).map(sorted), st.floats(0.5, 5))
-def test_labels_are_spaced_in_order_and_moved_only_if_needed(places, gap):
-    moved = plots._spaced(places, gap)
-    assert (np.diff(moved) >= gap - 1e-9).all()
-    if (np.diff(places) >= gap).all():
-        np.testing.assert_allclose(moved, places, atol=1e-9)
-
-
-def test_every_figure_says_where_its_data_came_from():
-    w = torch.rand(10, generator=torch.Generator().manual_seed(0))
-    labels = ["a", "a", "b", "c", "c"]
-    regions = pd.DataFrame({"network": labels, "x": 9.0 * np.arange(5), "y": 0.0, "z": 5.0})
-    row = {"model": "L2G", "family": "control", "value": 0.5, "ci": 0.1, "marker": "o"}
-    figures = (
-        plots.block_heatmaps({"one": w, "two": w}, labels, "somewhere"),
-        plots.sector_graph(w, list("vwxyz"), labels, "somewhere", n_edges=6),
-        plots.connectomes({"one": w}, regions, "somewhere", n_edges=4),
-        plots.stability({"panel": pd.DataFrame([row])}, "somewhere"),
-    )
-    for figure in figures:
-        assert any("somewhere" in text.get_text() for text in figure.findobj(Text))
-        plt.close(figure)

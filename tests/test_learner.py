@@ -1,5 +1,9 @@
+"""GraphLearner: what must not matter, what is learned, lists of candidates, and every way to go wrong."""
+
+import re
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -7,33 +11,40 @@ import psutil
 import pytest
 import torch
 from scipy import sparse
+from scipy.sparse import csgraph
 from scipy.spatial.distance import squareform
-from sklearn.model_selection import GridSearchCV
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from scipy.stats import multivariate_normal
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_score
 
-from helpers import GraphLearner, large, plots
-from helpers.graphs import sample_graphs
-from helpers.learner import METHODS, SPARSE
+from helpers import GraphLearner, learner, likelihood, paths, plots
+from helpers.beyond.candidates import estimate_memory
+from helpers.beyond.equivariant import EquivariantL2G
+from helpers.graphs import FAMILIES, sample_graphs
+from helpers.learner import CANDIDATE_METHODS, METHODS
+from helpers.likelihood import laplacian_mle
 from helpers.metrics import auc, gmse
-from helpers.signals import distances, sample_signals, spread
-from helpers.solvers import laplacian_mle, learn
+from helpers.models import Unrolling
+from helpers.signals import distances, root_mean_square, sample_signals
+from helpers.solvers import learn, pds
+from helpers.training import load
 
 TRUTH = sample_graphs("WS", 1, 20, seed=7, dtype=torch.float64)[0]
 X = sample_signals(TRUTH, 500, seed=8).numpy()
 
 
-def vector(learner):
+def vector(fitted):
     """Half-vector of what was learned."""
-    A = learner.adjacency_
+    A = fitted.adjacency_
     return torch.from_numpy(squareform(A.toarray() if sparse.issparse(A) else A))
 
 
-# --- scikit-learn ----------------------------------------------------------------------------------------------------
+def centred_distances(X):
+    """What the learner sees: distances of X without its mean, which costs a sample."""
+    return distances(X - X.mean(0)) * len(X) / (len(X) - 1)
 
 
-@parametrize_with_checks([*map(GraphLearner, METHODS), GraphLearner("exact", standardise=True, robust=True)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+# --- scikit-learn and pandas ---------------------------------------------------------------------------------------
 
 
 def test_importing_helpers_is_quick():
@@ -45,16 +56,17 @@ def test_importing_helpers_is_quick():
 
 def test_columns_of_a_frame_become_nodes():
     names = [f"sensor {k}" for k in range(20)]
-    learner = GraphLearner("exact").fit(pd.DataFrame(X, columns=names))
-    graph = learner.to_networkx()
-    assert list(graph) == list(learner.feature_names_in_) == names
-    i, j = np.argwhere(learner.adjacency_)[0]
-    assert graph.edges[names[i], names[j]]["weight"] == learner.adjacency_[i, j]
-    assert graph.number_of_edges() == np.count_nonzero(learner.adjacency_) / 2
+    fitted = GraphLearner("exact").fit(pd.DataFrame(X, columns=names))
+    graph = fitted.to_networkx()
+    assert list(graph) == list(fitted.feature_names_in_) == names
+    i, j = np.argwhere(fitted.adjacency_)[0]
+    assert graph.edges[names[i], names[j]]["weight"] == fitted.adjacency_[i, j]
+    assert "probability" not in graph.edges[names[i], names[j]]
+    assert graph.number_of_edges() == np.count_nonzero(fitted.adjacency_) / 2
     assert list(GraphLearner("exact").fit(X).to_networkx()) == list(range(20))
-    assert learner.score(pd.DataFrame(X, columns=names)) == pytest.approx(GraphLearner("exact").fit(X).score(X))
+    assert fitted.score(pd.DataFrame(X, columns=names)) == pytest.approx(GraphLearner("exact").fit(X).score(X))
     with pytest.raises(ValueError, match="feature names should match"):
-        learner.score(pd.DataFrame(X, columns=names[::-1]))
+        fitted.score(pd.DataFrame(X, columns=names[::-1]))
 
 
 def test_a_degree_can_be_chosen_by_cross_validation():
@@ -64,15 +76,28 @@ def test_a_degree_can_be_chosen_by_cross_validation():
     assert search.score(X) > GraphLearner("exact", average_degree=15).fit(X).score(X)
 
 
-# --- what must not matter --------------------------------------------------------------------------------------------
+def test_plot_draws_every_edge_and_name():
+    fitted = GraphLearner("exact").fit(pd.DataFrame(X).add_prefix("x"))
+    figure = fitted.plot(seed=1)
+    (axis,) = figure.axes
+    assert {text.get_text() for text in axis.texts} == set(fitted.feature_names_in_)
+    assert len(axis.collections[0].get_segments()) == fitted.to_networkx().number_of_edges()
+    assert not GraphLearner("exact").fit(X).plot(labels=False).axes[0].texts
+    plots.plt.close("all")
+
+
+# --- what must not matter ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("factor", [1e-9, 12.3, 1e150])
+@pytest.mark.parametrize("factor", [1e-150, 12.3, 1e150])
 def test_units_scale_the_weights_and_nothing_else(method, factor):
-    one, other = (GraphLearner(method).fit(c * X).adjacency_ * c * c for c in (1.0, factor))
-    np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6 * one.max())
-    np.testing.assert_array_equal(other > 1e-5 * one.max(), one > 1e-5 * one.max())
+    one, other = GraphLearner(method).fit(X), GraphLearner(method).fit(factor * X)
+    A, B = one.adjacency_, other.adjacency_ * factor**2
+    np.testing.assert_allclose(B, A, rtol=1e-4, atol=1e-6 * A.max())
+    np.testing.assert_array_equal(B > 1e-5 * A.max(), A > 1e-5 * A.max())
+    expected = one.score(X) - 19 * np.log(factor)  # a density has the inverse unit
+    assert other.score(factor * X) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -90,78 +115,206 @@ def test_levels_and_column_units_do_not_matter_if_told(robust):
     rng = np.random.default_rng(1)
     shift, factor = 30 * rng.standard_normal(20), rng.lognormal(0, 2, 20)
     one = GraphLearner("exact", robust=robust).fit(X)
-    np.testing.assert_allclose(
-        GraphLearner("exact", robust=robust).fit(X + shift).adjacency_, one.adjacency_, rtol=1e-6
-    )
+    moved = GraphLearner("exact", robust=robust).fit(X + shift)
+    np.testing.assert_allclose(moved.adjacency_, one.adjacency_, rtol=1e-6)
+    np.testing.assert_allclose(moved.location_ - one.location_, shift, rtol=1e-6)
     assert (GraphLearner("exact", robust=robust, centre=False).fit(X + shift).adjacency_ != one.adjacency_).any()
     standard = GraphLearner("exact", robust=robust, standardise=True)
     one, other = standard.fit(X).adjacency_, standard.fit(X * factor + shift).adjacency_
     np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-9)
 
 
-# --- what is learned -------------------------------------------------------------------------------------------------
+def test_what_columns_are_centred_on_and_divided_by():
+    plain = GraphLearner("exact", standardise=True).fit(X)
+    np.testing.assert_allclose(plain.location_, X.mean(0))
+    np.testing.assert_allclose(plain.scale_, X.std(0))
+    by_itself = GraphLearner("exact").fit((X - X.mean(0)) / X.std(0)).adjacency_
+    np.testing.assert_allclose(plain.adjacency_, by_itself, rtol=1e-6)
+    level = GraphLearner("exact", centre=False).fit(X)
+    assert (level.location_ == 0).all() and (level.scale_ == 1).all()
+    robust = GraphLearner("exact", standardise=True, robust=True).fit(X)
+    first = np.median(X, 0)
+    scale = root_mean_square(X - first, robust=True)
+    np.testing.assert_allclose(robust.scale_, scale)
+    Z = (X - first) / scale
+    again = first + scale * np.median(Z - np.median(Z, 1, keepdims=True), 0)
+    np.testing.assert_allclose(robust.location_, again)
+
+
+# --- what is learned -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_graphs_are_recovered(method):
-    learner = GraphLearner(method).fit(X)
-    assert auc(vector(learner), TRUTH) > 0.9
-    np.testing.assert_array_equal(learner.adjacency_, learner.adjacency_.T)
-    np.testing.assert_allclose(learner.laplacian_.sum(1), 0, atol=1e-12)
-    assert 0.6 < learner.adjacency_.sum() / 20 < 1.4, "mean degree, which is 1 in truth"
-    assert hasattr(learner, "edge_probability_") == (method == "equivariant")
+    fitted = GraphLearner(method).fit(X)
+    assert auc(vector(fitted), TRUTH) > 0.9
+    np.testing.assert_array_equal(fitted.adjacency_, fitted.adjacency_.T)
+    np.testing.assert_allclose(fitted.laplacian_.sum(1), 0, atol=1e-12)
+    np.testing.assert_array_equal(np.diag(fitted.laplacian_.diagonal()) - fitted.laplacian_, fitted.adjacency_)
+    assert 0.6 < fitted.adjacency_.sum() / 20 < 1.4, "mean degree, which is 1 in truth"
+    assert hasattr(fitted, "edge_probability_") == (method == "equivariant")
 
 
-def test_mle_and_exact_are_the_solvers_answers():
-    y = distances(X - X.mean(0)) * 500 / 499
+def test_mle_exact_and_pds_are_the_solvers_answers():
+    y = centred_distances(X)
     np.testing.assert_allclose(vector(GraphLearner("mle").fit(X)), laplacian_mle(y), rtol=1e-5, atol=1e-7)
-    w, _ = learn(y, 6)
+    w = learn(y, 6).w
     w_hat = vector(GraphLearner("exact", average_degree=6).fit(X))
     np.testing.assert_allclose(w_hat / w_hat.sum(), w / w.sum(), atol=1e-8)
+    w = pds(learn(y, 4).theta * y)
+    w_hat = vector(GraphLearner("pds").fit(X))
+    np.testing.assert_allclose(w_hat / w_hat.sum(), w / w.sum(), atol=1e-6)
+    level = distances(X)
+    w_hat = vector(GraphLearner("mle", centre=False).fit(X))
+    np.testing.assert_allclose(w_hat, laplacian_mle(level), rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("method", ["exact", "pds", "unrolling"])
-def test_the_scale_is_the_most_likely_one(method):
-    learner = GraphLearner(method, average_degree=8, prior="WS").fit(X)
-    best, L = learner.score(X), learner.laplacian_
-    for factor in (0.97, 1.03):
-        learner.laplacian_ = factor * L
-        assert learner.score(X) < best
+def test_four_edges_per_node_or_all_there_are():
+    assert np.count_nonzero(GraphLearner("exact").fit(X).adjacency_) / 20 == pytest.approx(4, rel=0.03)
+    three = GraphLearner("exact").fit(X[:, :3]).adjacency_
+    assert np.count_nonzero(three) == 6
 
 
-def test_score_is_the_gaussian_log_likelihood():
-    learner = GraphLearner("mle").fit(X[:300])
-    L, fresh = learner.laplacian_, X[300:] - X[:300].mean(0)
-    basis = np.linalg.svd(np.ones((1, 20)))[2][1:]  # of what is orthogonal to constants
-    K = basis @ (L + 1e-4 * np.trace(L) / 20 * np.eye(20)) @ basis.T
-    z = fresh @ basis.T
-    expected = (np.linalg.slogdet(K)[1] - np.einsum("ni,ij,nj->n", z, K, z).mean() - 19 * np.log(2 * np.pi)) / 2
-    assert learner.score(X[300:]) == pytest.approx(expected, rel=1e-9)
+@pytest.mark.parametrize("c", [1.0, 6.0])
+def test_unrolling_sees_distances_as_graphs_of_mean_degree_one_have_them(c):
+    """The network on distances in the unit of the convex solution, whatever the mean degree c of the truth."""
+    data = X / np.sqrt(c)  # as on the graph c w
+    y = centred_distances(data)
+    w = learn(y, 4).w
+    w = w * 19 / (w @ y)  # Foster
+    y = y * (2 * w.sum() / 20)
+    network = load(paths.WEIGHTS / "unrolling-ws", Unrolling())
+    expected = network.double().predict(y)
+    found = vector(GraphLearner("unrolling", prior="WS").fit(data))
+    assert torch.equal(found > 0, expected > 1e-6 * expected.max())
+    torch.testing.assert_close(found / found.sum(), expected / expected.sum())
+    assert 2 * found.sum() / 20 == pytest.approx(c, rel=0.1)
+    assert gmse(found / c, TRUTH) < 0.1
+    other_unit = network.predict(1.5 * y)
+    assert gmse(other_unit / other_unit.sum(), expected / expected.sum()) > 0.01, "the unit matters to it"
+
+
+def test_unrolling_without_prior_is_the_most_likely_of_four():
+    found = {family: GraphLearner("unrolling", prior=family).fit(X) for family in FAMILIES}
+    best = max(found.values(), key=lambda fitted: fitted.score(X))
+    np.testing.assert_array_equal(GraphLearner("unrolling").fit(X).adjacency_, best.adjacency_)
+    assert len({fitted.score(X) for fitted in found.values()}) == 4
 
 
 def test_probabilities_decide_and_fewer_samples_are_less_sure():
-    learner = GraphLearner().fit(X)
-    p, A = learner.edge_probability_, learner.adjacency_
+    fitted = GraphLearner().fit(X)
+    p, A = fitted.edge_probability_, fitted.adjacency_
     assert 0 <= p.min() and p.max() <= 1 and (p.diagonal() == 0).all()
     np.testing.assert_array_equal(A > 0, p >= 0.5)
-    everything = GraphLearner(min_probability=0).fit(X)
-    np.testing.assert_array_equal(everything.edge_probability_, p)
-    np.testing.assert_array_equal(everything.adjacency_[p >= 0.5], A[p >= 0.5])
-    assert gmse(vector(everything), TRUTH) < 0.2
+    np.testing.assert_array_equal(GraphLearner(min_probability=0.9).fit(X).adjacency_ > 0, p >= 0.9)
     doubt = [(q * (1 - q)).mean() for q in (p, GraphLearner(n_independent=50).fit(X).edge_probability_)]
     assert doubt[1] > 1.5 * doubt[0]
-    edge = next(iter(learner.to_networkx().edges(data=True)))
+    edge = next(iter(fitted.to_networkx().edges(data=True)))
     assert edge[2]["probability"] == p[edge[0], edge[1]]
 
 
-# --- outliers --------------------------------------------------------------------------------------------------------
+def test_the_network_is_told_how_many_samples_there_are():
+    network = load(paths.WEIGHTS / "equivariant-sbm", EquivariantL2G())
+    for options, N in (({}, 499), ({"n_independent": 77}, 77), ({"centre": False}, 500)):
+        y = distances(X) if "centre" in options else centred_distances(X)
+        p = network(y, N)[0].detach()
+        fitted = GraphLearner(prior="SBM", **options).fit(X)
+        np.testing.assert_allclose(squareform(fitted.edge_probability_), p, rtol=1e-4, atol=1e-6)
 
 
-def test_spread_is_the_standard_deviation_of_normal_columns():
-    D = 5 * np.random.default_rng(2).standard_normal((100_000, 3))
-    np.testing.assert_allclose(spread(D, robust=True), 5, rtol=0.01)
-    np.testing.assert_allclose(spread(D), np.sqrt((D**2).mean(0)), rtol=1e-12)
-    np.testing.assert_allclose(spread(np.array([[0.0, 0, 0, 2]]).T, robust=True), 1)  # no median to clip by
+# --- scale ---------------------------------------------------------------------------------------------------------
+
+
+def n_components(fitted):
+    return csgraph.connected_components(fitted.adjacency_, directed=False)[0]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_scale_is_the_most_likely_one(method):
+    fitted = GraphLearner(method, average_degree=8, prior="WS").fit(X)
+    best, L = fitted.score(X), fitted.laplacian_
+    for factor in (0.97, 1.03):
+        fitted.laplacian_ = factor * L
+        assert fitted.score(X) < best
+
+
+@pytest.mark.parametrize("min_probability", [0, 0.5, 0.99])
+def test_the_scale_is_that_of_the_edges_that_are_kept(min_probability):
+    """w'y = m - number of components, whatever was dropped."""
+    few = X[:40]
+    fitted = GraphLearner(min_probability=min_probability).fit(few)
+    w = vector(fitted)
+    assert (w @ centred_distances(few)).item() == pytest.approx(20 - n_components(fitted))
+    expected = GraphLearner(min_probability=0).fit(few)
+    kept = squareform(fitted.edge_probability_) >= min_probability
+    ratio = w[kept] / vector(expected)[kept]
+    torch.testing.assert_close(ratio, ratio[:1].expand_as(ratio)), "one factor for all"
+    assert gmse(vector(expected), TRUTH) < 0.6, "the expected weights have the least error"
+
+
+def test_nothing_kept_is_an_empty_graph():
+    fitted = GraphLearner(min_probability=1).fit(X[:5])
+    assert not fitted.adjacency_.any()
+    assert not fitted.laplacian_.any()
+    assert fitted.edge_probability_.max() > 0
+    assert fitted.to_networkx().number_of_edges() == 0
+
+
+def test_negligible_weights_are_no_edges(monkeypatch):
+    w = torch.full((190,), 1e-7, dtype=torch.float64)
+    w[:30] = 1.0
+    w[30] = 1.1e-6
+    monkeypatch.setattr(learner, "laplacian_mle", lambda y: w)
+    fitted = GraphLearner("mle").fit(X)
+    assert np.count_nonzero(squareform(fitted.adjacency_)) == 31
+
+
+# --- score ---------------------------------------------------------------------------------------------------------
+
+
+def test_score_is_the_gaussian_log_likelihood():
+    fitted = GraphLearner("mle").fit(X[:300])
+    L, fresh = fitted.laplacian_, X[300:] - X[:300].mean(0)
+    basis = np.linalg.svd(np.ones((1, 20)))[2][1:]  # of what is orthogonal to constants
+    K = basis @ (L + 1e-4 * np.trace(L) / 20 * np.eye(20)) @ basis.T
+    law = multivariate_normal(cov=np.linalg.inv(K))
+    assert fitted.score(X[300:]) == pytest.approx(law.logpdf(fresh @ basis.T).mean(), rel=1e-9)
+
+
+@pytest.mark.parametrize("robust", [False, True])
+def test_one_row_has_a_score(robust):
+    fitted = GraphLearner("exact", robust=robust).fit(X)
+    rows = [fitted.score(X[k : k + 1]) for k in range(10)]
+    assert np.isfinite(rows).all()
+    if not robust:  # else rows are brought to the size of the others
+        assert np.mean(rows) == pytest.approx(fitted.score(X[:10]))
+    middle = fitted.score(fitted.location_[None])  # the mean itself: the mode of the law
+    assert max(rows) < middle < np.inf
+
+
+def test_leaving_one_out_gives_finite_scores():
+    scores = cross_val_score(GraphLearner("exact"), X[:12], cv=LeaveOneOut())
+    assert np.isfinite(scores).all()
+    assert scores.std() > 0
+
+
+def test_two_nodes_are_one_edge():
+    rng = np.random.default_rng(0)
+    pair = rng.standard_normal((200, 2)) * 3
+    for method in METHODS:
+        fitted = GraphLearner(method).fit(pair)
+        D = np.diff(pair - pair.mean(0))[:, 0]
+        assert fitted.adjacency_[0, 1] == pytest.approx(1 / (D**2).mean() * 199 / 200)
+        L = fitted.laplacian_
+        sd = np.sqrt(1 / (2 * L[0, 0] + 1e-4 * L[0, 0]))  # of the difference over sqrt(2)
+        expected = multivariate_normal(cov=sd**2).logpdf(D / np.sqrt(2)).mean()
+        assert fitted.score(pair) == pytest.approx(expected)
+    assert GraphLearner().fit(pair).edge_probability_.tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(AttributeError):
+        _ = GraphLearner("exact").fit(pair).edge_probability_
+
+
+# --- outliers ------------------------------------------------------------------------------------------------------
 
 
 def test_robust_distances_stand_heavy_tails_and_spikes():
@@ -180,86 +333,205 @@ def test_robust_distances_stand_heavy_tails_and_spikes():
 
 def test_one_wild_value_changes_little():
     wild = X.copy()
-    wild[0, 0] = 1e9
-    plain, robust = (gmse(vector(GraphLearner("mle", robust=r).fit(wild)), TRUTH) for r in (False, True))
-    assert robust < 0.07 < 0.1 < plain
+    wild[0, 0] = 1e4
+    plain, robust = (
+        gmse(vector(GraphLearner("exact", robust=r).fit(wild)), vector(GraphLearner("exact", robust=r).fit(X)))
+        for r in (False, True)
+    )
+    assert robust < 0.001 < 0.05 < plain
 
 
-# --- candidates ------------------------------------------------------------------------------------------------------
+def test_robust_samples_are_brought_to_one_size():
+    """A factor per sample changes nothing, and a sample of zeros counts as one."""
+    factor = np.random.default_rng(4).lognormal(0, 1, (500, 1))
+    options = {"method": "mle", "robust": True, "centre": False}
+    one, other = (GraphLearner(**options).fit(data) for data in (X, X * factor))
+    A, B = one.adjacency_ / one.adjacency_.sum(), other.adjacency_ / other.adjacency_.sum()
+    np.testing.assert_allclose(B, A, rtol=1e-6, atol=1e-9)
+    silent = np.vstack([X, np.zeros((1, 20))])
+    assert np.isfinite(GraphLearner(**options).fit(silent).adjacency_).all()
 
 
-@pytest.mark.parametrize("method", SPARSE)
+# --- candidates ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", CANDIDATE_METHODS)
 @pytest.mark.parametrize("robust", [False, True])
 def test_all_candidates_are_the_dense_answer(method, robust, capsys):
     frame = pd.DataFrame(X).add_prefix("x")
     options = {"method": method, "robust": robust, "prior": "BA"}
     dense = GraphLearner(**options).fit(frame)
     assert capsys.readouterr().out == ""
-    learner = GraphLearner(candidates=19, **options).fit(frame)
+    fitted = GraphLearner(candidates=19, **options).fit(frame)
     told = capsys.readouterr().out
-    assert "GB of memory" in told and "190 pairs" in told
-    assert sparse.issparse(learner.adjacency_) and sparse.issparse(learner.laplacian_)
-    A = dense.adjacency_  # theta may differ within the tolerance of the degree
-    np.testing.assert_allclose(learner.adjacency_.toarray(), A, atol=0.1 * A.max())
-    assert list(learner.to_networkx()) == list(frame)
+    assert "20 nodes, 500 samples: about " in told and "190 pairs" in told and f"{method} in " in told
+    assert sparse.issparse(fitted.adjacency_) and sparse.issparse(fitted.laplacian_)
+    A = dense.adjacency_
+    np.testing.assert_allclose(fitted.adjacency_.toarray(), A, atol=0.1 * A.max())
+    np.testing.assert_allclose(fitted.laplacian_.toarray().sum(1), 0, atol=1e-9)
+    assert list(fitted.to_networkx()) == list(frame)
     GraphLearner(candidates=3, verbose=False, **options).fit(X)
     assert capsys.readouterr().out == ""
+    GraphLearner(verbose=True, **options).fit(X)
+    assert "190 pairs" in capsys.readouterr().out
 
 
-def test_the_network_on_candidates_is_near_the_one_on_all_pairs():
+def test_the_network_on_candidates_is_near_the_one_on_all_pairs(monkeypatch):
     truth = sample_graphs("WS", 1, 60, seed=3, dtype=torch.float64)[0]
     data = sample_signals(truth, 600, seed=4).numpy()
     dense, near = GraphLearner().fit(data), GraphLearner(candidates=15, verbose=False)
     probability = near.fit(data).edge_probability_
     assert sparse.issparse(probability) and probability.nnz < 60 * 30
     assert np.abs(probability.toarray() - dense.edge_probability_).mean() < 0.005
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(large, "DENSE", 0)
-        sketched = near.fit(data)
+    monkeypatch.setattr(likelihood, "DENSE_NODES", 0)
+    sketched = near.fit(data)
     assert gmse(vector(dense), truth) < 0.05 and gmse(vector(sketched), truth) < 0.1
 
 
-@pytest.mark.parametrize("method", SPARSE)
+@pytest.mark.parametrize("method", CANDIDATE_METHODS)
 def test_candidates_never_list_all_pairs(method, monkeypatch):
     def forbidden(*_):
         raise AssertionError("all pairs of nodes were listed")
 
-    monkeypatch.setattr("helpers.learner.edges", forbidden)
+    monkeypatch.setattr("helpers.learner.all_pairs", forbidden)
     monkeypatch.setattr("helpers.learner.distances", forbidden)
-    learner = GraphLearner(method, prior="BA", candidates=5, verbose=False, robust=True).fit(X)
-    assert learner.adjacency_.nnz <= 2 * 5 * 20
+    fitted = GraphLearner(method, prior="BA", candidates=5, verbose=False, robust=True).fit(X)
+    assert fitted.adjacency_.nnz <= 2 * 5 * 20
     with pytest.raises(ValueError, match="candidates=None"):
-        learner.score(X)
+        fitted.score(X)
 
 
-def test_what_cannot_fit_is_refused_with_what_would(monkeypatch):
-    class Memory:
-        available = 2**27
+def test_two_candidates_per_node_are_enough_to_learn_from():
+    for method in CANDIDATE_METHODS:
+        fitted = GraphLearner(method, prior="WS", candidates=2, verbose=False).fit(X)
+        assert fitted.adjacency_.nnz > 0
+        assert np.isfinite(fitted.adjacency_.data).all()
 
+
+def test_the_seed_of_the_search_is_passed_on(monkeypatch):
+    seeds = []
+
+    def search(Z, k, *, seed):
+        seeds.append((k, seed))
+        return learner.all_pairs(20), distances(Z)
+
+    monkeypatch.setattr(learner, "candidate_edges", search)
+    for random_state in (0, 0, 1, np.random.RandomState(0)):
+        GraphLearner("exact", candidates=7, random_state=random_state, verbose=False).fit(X)
+    assert seeds[0] == seeds[1] == seeds[3] != seeds[2]
+    assert seeds[0][0] == 7
+
+
+# --- memory --------------------------------------------------------------------------------------------------------
+
+
+class Memory:
+    available = 0
+
+
+@pytest.fixture
+def free(monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", Memory)
-    data = np.random.default_rng(0).standard_normal((5, 3000))
-    with pytest.raises(MemoryError, match=r"3,000 nodes need .*: method='equivariant', candidates=\d+ needs"):
-        GraphLearner("mle").fit(data)
+    return Memory
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_cannot_fit_is_refused_with_what_would(method, free):
+    """The advice is followed to the letter, and works."""
+    free.available = 3 * 10**8
+    data = np.random.default_rng(0).standard_normal((5, 1500))
+    with pytest.raises(MemoryError, match=r"1,500 nodes need about 1 GB, 0.28 GB are free: method=") as error:
+        GraphLearner(method).fit(data)
+    advice, candidates = re.search(r"method='(\w+)', candidates=(\d+) needs 0\.\d+ GB", str(error.value)).groups()
+    assert advice == (method if method in ("equivariant", "exact", "pds") else "exact")
+    following = GraphLearner(advice, candidates=int(candidates), verbose=False)
+    following._check_options(1500)
+    following._check_memory(*data.shape)
+    if advice == "exact":
+        assert following.fit(data).adjacency_.shape == (1500, 1500)
+    more = {"exact": 100, "pds": 100, "equivariant": 50}[advice]
+    assert int(candidates) == more, "as many as fit"
+
+
+def test_if_nothing_fits_there_must_be_less(free):
+    free.available = 1000
+    data = np.random.default_rng(0).standard_normal((5, 300))
     with pytest.raises(MemoryError, match="fewer samples or nodes"):
-        Memory.available = 1000
         GraphLearner("exact", candidates=5, verbose=False).fit(data)
 
 
-# --- faults ----------------------------------------------------------------------------------------------------------
+def test_memory_that_is_just_enough_is_enough(free):
+    free.available = learner._memory(500, 20, None, "exact")
+    GraphLearner("exact").fit(X)
+    free.available -= 1
+    with pytest.raises(MemoryError):
+        GraphLearner("exact").fit(X)
+
+
+def test_memory_grows_with_samples_pairs_and_messages():
+    assert learner._memory(100, 50, None, "mle") == 8 * (3 * 100 * 50 + 60 * 50**2)
+    search = estimate_memory(5000, 100, 10) + 8 * 3 * 100 * 5000
+    assert learner._memory(100, 5000, 10, "exact") == search
+    assert learner._memory(100, 5000, 10, "equivariant") == search + 800 * 5000 * 10 + 24 * 2000**2
+    assert learner._memory(100, 500, 10, "equivariant") - learner._memory(100, 500, 10, "pds") == 4e6 + 6e6
+
+
+def test_no_more_candidates_are_advised_than_there_are_nodes():
+    assert "candidates=10 " in learner._remedy(5, 11, "exact", 10**12)
+    assert "candidates=100 " in learner._remedy(5, 101, "exact", 10**12)
+    assert learner._remedy(5, 5, "exact", 10**12) == "take fewer samples or nodes"
+
+
+# --- faults --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "options",
     [
         {"method": "l2g"}, {"prior": "ba"}, {"average_degree": 0.5}, {"average_degree": 20}, {"min_probability": 2},
-        {"n_independent": 0}, {"average_degree": 0}, {"candidates": 0}, {"candidates": 20},
+        {"min_probability": -0.1}, {"min_probability": None}, {"n_independent": 0}, {"n_independent": np.inf},
+        {"n_independent": np.nan}, {"n_independent": "all"}, {"average_degree": 0}, {"average_degree": np.inf},
+        {"candidates": 0}, {"candidates": 1}, {"candidates": 2.5}, {"candidates": 20}, {"candidates": "5"},
         {"method": "mle", "candidates": 5}, {"prior": "mixed", "method": "unrolling", "candidates": 5},
     ],
 )  # fmt: skip
 def test_bad_options_are_named(options):
     name, value = next(iter(options.items()))
-    with pytest.raises(ValueError, match=f"{name}={value!r}: "):
+    with pytest.raises(ValueError, match=re.escape(f"{name}={value!r}: ")):
         GraphLearner(**{"method": "exact"} | options).fit(X)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"average_degree": 1.5}, {"average_degree": 19}, {"min_probability": 0}, {"min_probability": 1},
+        {"n_independent": 1}, {"candidates": 2}, {"candidates": 19}, {"candidates": np.int64(5)},
+    ],
+)  # fmt: skip
+def test_the_limits_of_options_are_possible(options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        GraphLearner(**{"method": "exact", "verbose": False} | options).fit(X)
+
+
+def test_a_degree_that_the_candidates_do_not_have_is_refused():
+    with pytest.raises(ValueError, match=r"average_degree=19: .*take more candidates"):
+        GraphLearner("exact", average_degree=19, candidates=3, verbose=False).fit(X)
+
+
+@pytest.mark.parametrize("average_degree", [1, 1.2, 1.5, 1.8])
+def test_very_sparse_graphs_are_learned_or_the_nearest_is_and_says_so(average_degree):
+    for seed in range(3):
+        data = np.random.default_rng(seed).standard_normal((30, 20)) @ np.diag(np.linspace(1, 9, 20))
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            A = GraphLearner("exact", average_degree=average_degree).fit(data).adjacency_
+        degree = np.count_nonzero(A) / 20
+        assert np.isfinite(A).all() and A.any(1).all()
+        reached = abs(degree - average_degree) <= max(0.02 * average_degree, 1 / 20)
+        said = any(issubclass(w.category, ConvergenceWarning) and "not reached" in str(w.message) for w in told)
+        assert reached != said
+        assert degree < 3.5
 
 
 def test_bad_columns_are_named():
@@ -271,15 +543,70 @@ def test_bad_columns_are_named():
         GraphLearner(standardise=True).fit(frame.assign(copy=1.0))
     with pytest.raises(ValueError, match="X is constant"):
         GraphLearner("exact").fit(np.ones((5, 4)))
+    with pytest.raises(ValueError, match="X has constant columns"):
+        GraphLearner("exact", standardise=True).fit(np.ones((5, 4)))
+    with pytest.raises(ValueError, match="X is constant"):
+        GraphLearner("exact").fit(X[:, :1] * np.ones(20))  # the same signal everywhere
     with pytest.raises(AttributeError, match="method='exact' has no edge probabilities"):
         _ = GraphLearner("exact").fit(X).edge_probability_
 
 
-def test_plot_draws_every_edge_and_name():
-    learner = GraphLearner("exact").fit(pd.DataFrame(X).add_prefix("x"))
-    figure = learner.plot(seed=1)
-    (axis,) = figure.axes
-    assert {text.get_text() for text in axis.texts} == set(learner.feature_names_in_)
-    assert len(axis.collections[0].get_segments()) == learner.to_networkx().number_of_edges()
-    assert not GraphLearner("exact").fit(X).plot(labels=False).axes[0].texts
-    plots.plt.close("all")
+def test_columns_that_always_agree_are_an_edge_and_nothing_is_infinite():
+    data = np.random.default_rng(0).standard_normal((60, 10))
+    data[:, 1] = data[:, 0]
+    for options in ({}, {"min_probability": 0.9}, {"method": "exact"}):
+        fitted = GraphLearner(**options).fit(data)
+        assert fitted.adjacency_[0, 1] > 0
+        assert np.isfinite(fitted.adjacency_).all()
+
+
+@pytest.mark.parametrize("factor", [1e155, 1e200, 1e306, 1e-155, 1e-200])
+def test_units_beyond_floating_point_are_refused(factor):
+    with pytest.raises(ValueError, match=r"X (varies by|has values beyond) .*; divide X by"):
+        GraphLearner("exact").fit(factor * X)
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1e-155, 1e140])
+def test_standardised_columns_may_have_any_small_unit(factor):
+    one, other = (GraphLearner("exact", standardise=True).fit(c * X) for c in (1.0, factor))
+    np.testing.assert_allclose(other.adjacency_, one.adjacency_, rtol=1e-6)
+    np.testing.assert_allclose(other.scale_ / factor, one.scale_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("m, family", [(8, "WS"), (60, "BA")])
+def test_unrolling_warns_where_it_was_not_trained(m, family):
+    data = sample_signals(sample_graphs(family, 1, m, seed=1), 200, seed=2)[0].numpy()
+    with pytest.warns(UserWarning, match=f"trained on graphs of 20 nodes and X has {m}: .*='equivariant'") as told:
+        fitted = GraphLearner("unrolling", prior=family).fit(data)
+    degree = np.count_nonzero(fitted.adjacency_) / m
+    assert f"this graph of {degree:.3g} edges per node" in str(told[-1].message)
+    assert told[-1].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        GraphLearner("unrolling").fit(X)
+        GraphLearner("exact").fit(data)
+
+
+def test_a_fit_that_fails_leaves_the_learner_as_it_was():
+    fitted = GraphLearner("mle").fit(pd.DataFrame(X).add_prefix("x"))
+    before = dict(vars(fitted))
+    for wrong in (np.ones((4, 3)), np.hstack([X, X]), np.full((3, 5), np.nan)):
+        with pytest.raises(ValueError):
+            fitted.fit(wrong)
+        assert vars(fitted).keys() == before.keys()
+        assert all(vars(fitted)[name] is value for name, value in before.items())
+    assert fitted.score(pd.DataFrame(X).add_prefix("x")) < 0
+    fresh = GraphLearner("mle")
+    with pytest.raises(ValueError):
+        fresh.fit(np.ones((4, 3)))
+    with pytest.raises(NotFittedError):
+        fresh.score(X)
+    assert not hasattr(fresh, "n_features_in_")
+
+
+def test_a_second_fit_leaves_nothing_of_the_first():
+    twice = GraphLearner().fit(pd.DataFrame(X).add_prefix("x"))
+    twice.set_params(method="exact").fit(X[:, :7])
+    once = GraphLearner("exact").fit(X[:, :7])
+    assert vars(twice).keys() == vars(once).keys()
+    np.testing.assert_array_equal(twice.adjacency_, once.adjacency_)

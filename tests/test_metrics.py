@@ -7,10 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy import optimize, stats
+from scipy import stats
 from scipy.spatial.distance import squareform
-from scipy.special import zeta
-from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+from sklearn.metrics import f1_score, roc_auc_score
 
 from helpers import metrics
 
@@ -43,7 +42,7 @@ def weights(*shape):
     return torch.where(w_hat.abs() < 0.1, 0, w_hat), w
 
 
-# --- weights ------------------------------------------------------------------------------------------------
+# --- weights -------------------------------------------------------------------------------------------------------
 
 
 @given(positive, positive, st.floats(0.1, 10))
@@ -84,15 +83,13 @@ def test_spearman_sees_only_the_order(w):
     torch.testing.assert_close(metrics.pairwise_spearman(w * [[1], [-1], [-1]]), rho * torch.tensor([-1, -1, 1]))
 
 
-# --- which edges exist --------------------------------------------------------------------------------------
+# --- which edges exist ---------------------------------------------------------------------------------------------
 
 
 @given(scores, labels)
-def test_auc_and_average_precision_are_scikit_learns_with_ties(score, label):
-    clamped = np.maximum(score, 0)
-    assert metrics.auc(score, label) == pytest.approx(roc_auc_score(label, clamped), abs=1e-12)
-    expected = average_precision_score(label, clamped)
-    assert metrics.average_precision(score, label) == pytest.approx(expected, abs=1e-12)
+def test_auc_is_scikit_learns_with_ties(score, label):
+    expected = roc_auc_score(label, np.maximum(score, 0))
+    assert metrics.auc(score, label) == pytest.approx(expected, abs=1e-12)
 
 
 @given(scores, labels)
@@ -134,7 +131,7 @@ def test_binarise_is_strict():
     assert metrics.binarise(torch.tensor([0.0, 0.5, 0.6, -1]), 0.5).tolist() == [0, 0, 1, 0]
 
 
-# --- structure ----------------------------------------------------------------------------------------------
+# --- structure -----------------------------------------------------------------------------------------------------
 
 
 def test_clustering_is_networkxs():
@@ -153,13 +150,13 @@ def test_average_shortest_path_is_networkxs_on_the_largest_component():
         assert any(value == pytest.approx(p) for p in paths)
 
 
-def test_community_score_of_known_blocks_is_networkxs(rng):
+def test_modularity_of_known_blocks_is_networkxs(rng):
     a = random_graphs(5)
     blocks = rng.integers(0, 3, (5, 10))
     parts = [[set(np.flatnonzero(row == k)) for k in np.unique(row)] for row in blocks]
     expected = [nx.community.modularity(g, p) for g, p in zip(networks(a), parts, strict=True)]
-    np.testing.assert_allclose(metrics.community_score(a, blocks=blocks), expected)
-    np.testing.assert_allclose(metrics.community_score(a, blocks=blocks[0])[0], expected[0])
+    np.testing.assert_allclose(metrics.modularity(a, blocks), expected)
+    np.testing.assert_allclose(metrics.modularity(a, blocks[0])[0], expected[0])
 
 
 def test_greedy_communities_are_the_true_blocks():
@@ -167,121 +164,22 @@ def test_greedy_communities_are_the_true_blocks():
     two_cliques[4, 5] = two_cliques[5, 4] = 1
     a = squareform(two_cliques)
     blocks = np.repeat([0, 1], 5)
-    assert metrics.community_score(a) == pytest.approx(metrics.community_score(a, blocks=blocks).item())
+    assert metrics.community_score(a) == pytest.approx(metrics.modularity(a, blocks).item())
     assert metrics.community_score(a) == pytest.approx(2 * (10 / 21 - 0.25))
 
 
 def test_an_empty_graph_has_no_structure():
     empty = torch.zeros(2, E)
     assert metrics.community_score(empty).isnan().all()
-    assert metrics.community_score(empty, blocks=np.arange(10)).isnan().all()
+    assert metrics.modularity(empty, np.arange(10)).isnan().all()
     assert metrics.average_shortest_path(empty).isnan().all()
     assert metrics.clustering(empty).tolist() == [0, 0]
     assert metrics.n_disconnected(empty) == 2
-    assert metrics.ks_score(empty, seed=0) == 0
 
 
-# --- scale-freeness -----------------------------------------------------------------------------------------
+# --- batches and bad input -----------------------------------------------------------------------------------------
 
-
-def slow_fit(x, low=1.001, high=100):
-    """Discrete fit by numerical maximisation and by the distance over all integers up to the maximum."""
-    fits = []
-    for xmin in np.unique(x)[:-1]:
-        tail = x[x >= xmin]
-
-        def loss(alpha, tail=tail, xmin=xmin):
-            return len(tail) * np.log(zeta(alpha, xmin)) + alpha * np.log(tail).sum()
-
-        alpha = optimize.minimize_scalar(loss, bounds=(low, high), options={"xatol": 1e-9}).x
-        k = np.arange(xmin, x.max() + 1)
-        below = 1 - zeta(alpha, k + 1) / zeta(alpha, xmin)
-        fits.append((np.abs(below - (tail <= k[:, None]).mean(1)).max(), xmin, alpha, len(tail)))
-    return min(fits)
-
-
-@pytest.mark.parametrize("high", [100, 3])
-def test_discrete_fit_is_the_one_by_numerical_maximisation(high, rng):
-    x = np.stack([rng.zipf(a, 40).clip(max=90) for a in (1.8, 2.5, 3.5)] + [rng.binomial(19, 0.3, 40) + 1])
-    fits = np.stack(metrics._fit_power_law(x.astype(float), (1.001, high)), 1)
-    np.testing.assert_allclose(fits, [slow_fit(row, high=high) for row in x], rtol=1e-4)
-
-
-def test_alpha_of_a_large_xmin_is_close_to_that_of_the_zeta_function():
-    xmin = np.array([50.0, 99.0])
-    mean_log = np.array([0.4, 0.1])
-    exact = metrics._fit_alpha(mean_log, xmin, (1.001, 100), True)
-    closed = 1 + 1 / (mean_log + np.log(xmin / (xmin - 0.5)))
-    np.testing.assert_allclose(closed, exact, rtol=1e-3)
-
-
-@pytest.mark.parametrize("xmin, alpha", [(1, 1.5), (3, 2.5), (7, 20)])
-def test_draws_have_the_power_laws_survival_function(xmin, alpha):
-    x = metrics._draw_power_law(np.random.default_rng(1), 100_000, xmin, alpha)
-    k = np.unique(np.geomspace(xmin, 10_000 * xmin, 60).astype(int)).astype(float)
-    expected = zeta(alpha, k) / zeta(alpha, xmin)
-    np.testing.assert_allclose((x >= k[:, None]).mean(1), expected, atol=5e-3)
-    assert (x == np.floor(x)).all() and x.min() == xmin
-
-
-def test_bootstrap_p_is_uniform_for_a_power_law(rng):
-    x = rng.zipf(2.5, (200, 300))
-    p = metrics.ks_pvalue(x, seed=1, n_resamples=60)
-    assert stats.kstest(p, "uniform").pvalue > 0.01
-    assert 0.88 < (p > 0.05).double().mean() < 1  # 0.95, or 0.93 with 60 resamples
-
-
-@pytest.mark.parametrize("method", metrics.KS_METHODS)
-def test_ks_rejects_poisson_degrees_when_alpha_is_bounded(method, rng):
-    options = {"seed": 0, "method": method, "alpha_range": (1, 3)}
-    assert metrics.ks_pvalue(rng.poisson(10, 1000), **options) < 0.01
-
-
-def test_bootstrap_rejects_uniform_degrees_but_lets_poisson_pass_when_alpha_is_free(rng):
-    assert metrics.ks_pvalue(rng.integers(1, 31, 1000), seed=0) < 0.01
-    assert metrics.ks_pvalue(rng.poisson(10, 1000), seed=0) > 0.05  # the far tail: a warning, not a virtue
-    assert metrics.ks_pvalue(rng.zipf(2.5, 300), seed=0, alpha_range=(1, 3)) > 0.05
-
-
-def test_continuous_fit_is_that_of_exact_ks(rng):
-    x = rng.integers(3, 12, 20).astype(float)
-    (D,), (xmin,), (alpha,), (n_tail,) = metrics._fit_power_law(x[None], (1.001, 100), discrete=False)
-    tail = x[x >= xmin]
-    test = stats.ks_1samp(tail, stats.pareto(alpha - 1, scale=xmin).cdf, method="exact")
-    assert alpha == pytest.approx(1 + n_tail / np.log(tail / xmin).sum())
-    assert (D, n_tail) == pytest.approx((test.statistic, len(tail)))
-    p = metrics.ks_pvalue(x, seed=0, method="continuous")
-    assert p == pytest.approx(test.pvalue)
-
-
-@pytest.mark.parametrize("method", metrics.KS_METHODS)
-def test_ks_is_reproducible_quiet_and_a_share(method, capfd, recwarn):
-    a = random_graphs(2, 3)
-    options = {"seed": 3, "method": method}
-    degree = torch.stack([torch.tensor([d for _, d in g.degree]) for g in networks(a)]).reshape(2, 3, 10)
-    p = metrics.ks_pvalue(degree, **options)
-    assert p.shape == (2, 3)
-    torch.testing.assert_close(metrics.ks_pvalue(degree, **options), p, equal_nan=True, rtol=0, atol=0)
-    torch.testing.assert_close(metrics.ks_pvalue(degree[1, 2], **options), p[1, 2], equal_nan=True)
-    torch.testing.assert_close(metrics.ks_pvalue(degree.flip(-1), **options), p, equal_nan=True)
-    padded = torch.cat([degree, torch.zeros(2, 3, 4)], -1)  # isolated nodes take no part
-    torch.testing.assert_close(metrics.ks_pvalue(padded, **options), p, equal_nan=True)
-    assert metrics.ks_score(a, **options) == (p > 0.05).double().mean()
-    assert not recwarn.list and capfd.readouterr() == ("", "")
-
-
-def test_ks_needs_distinct_degrees():
-    regular = squareform(nx.to_numpy_array(nx.cycle_graph(10)))
-    star = squareform(nx.to_numpy_array(nx.star_graph(9)))
-    assert metrics.ks_score(regular, seed=0) == 0
-    assert metrics.ks_pvalue([2, 2, 2, 0], seed=0).isnan()
-    assert metrics.ks_score(star, seed=0) == 1  # two distinct degrees suffice
-    assert metrics.ks_pvalue([1, 1, 2, 2, 3], seed=0, method="powerlaw").isnan()  # the package wants four
-
-
-# --- batches and bad input ----------------------------------------------------------------------------------
-
-PAIRED = [metrics.gmse, metrics.auc, metrics.average_precision, lambda w_hat, w: metrics.f1(w_hat, w, 0.3)]
+PAIRED = [metrics.gmse, metrics.auc, lambda w_hat, w: metrics.f1(w_hat, w, 0.3)]
 STRUCTURAL = [metrics.community_score, metrics.average_shortest_path, metrics.clustering]
 
 
@@ -313,7 +211,7 @@ def test_pairs_must_agree_and_be_finite(metric):
         metric(w_hat, torch.zeros_like(w))
 
 
-@pytest.mark.parametrize("metric", [*STRUCTURAL, metrics.n_disconnected, lambda a: metrics.ks_score(a, seed=0)])
+@pytest.mark.parametrize("metric", [*STRUCTURAL, metrics.n_disconnected])
 def test_structure_is_that_of_binary_half_vectors(metric):
     with pytest.raises(ValueError, match="only 0 and 1"):
         metric(weights(3)[1])
@@ -335,12 +233,14 @@ def test_structure_is_that_of_binary_half_vectors(metric):
         (lambda: metrics.pairwise_spearman(np.ones((2, E))), "w has a row"),
         (lambda: metrics.binarise(np.ones(E), -0.1), "threshold=-0.1"),
         (lambda: metrics.binarise(np.ones(E), np.nan), "threshold=nan"),
-        (lambda: metrics.community_score(np.ones((2, E)), blocks=np.ones(9)), r"blocks has shape \(9,\)"),
-        (lambda: metrics.ks_pvalue([1, 2], seed=0, method="igraph"), "method='igraph'"),
-        (lambda: metrics.ks_pvalue([1, 2], seed=0, n_resamples=0), "n_resamples=0"),
-        (lambda: metrics.ks_pvalue([1, 2], seed=0, alpha_range=(0, 3)), r"alpha_range=\(0, 3\)"),
-        (lambda: metrics.ks_pvalue([1, 2.5], seed=0), "degrees has"),
-        (lambda: metrics.ks_pvalue([1, -2], seed=0), "degrees has"),
+        (lambda: metrics.modularity(np.ones((2, E)), np.ones(9)), r"blocks has shape \(9,\)"),
+        (
+            lambda: metrics.within_share(np.ones((2, E)), np.ones((3, 10))),
+            r"blocks has shape \(3, 10\): \(10,\) or \(2, 10\)",
+        ),
+        (lambda: metrics.modularity(np.full(E, np.nan), np.ones(10)), "w has 45 NaN"),
+        (lambda: metrics.mean_ci([1.0, 2.0], 0), "level=0"),
+        (lambda: metrics.diagonal_share(np.ones((3, 3)), np.ones((4, 4))), "theta_hat has shape"),
     ],
 )
 def test_bad_input_is_named(call, message):
@@ -357,7 +257,7 @@ def test_recall_counts_the_chosen_edges_only():
     assert metrics.recall(w_hat, w, 0.5, among=w_hat < 0.05).item() == 0
 
 
-# --- known groups of nodes, known groups of graphs ----------------------------------------------------------
+# --- known groups of nodes -----------------------------------------------------------------------------------------
 
 
 def test_modularity_of_weighted_graphs_is_networkx_s():
@@ -368,31 +268,15 @@ def test_modularity_of_weighted_graphs_is_networkx_s():
     assert float(metrics.modularity(w, blocks)) == pytest.approx(nx.community.modularity(graph, groups))
 
 
-def test_share_within_blocks_and_ranks():
+def test_share_within_blocks():
     w = torch.tensor([4.0, 1, 0, 2, 0, 1])  # edges 01 02 03 12 13 23
-    assert float(metrics.within_share(w, [0, 0, 1, 1])) == pytest.approx(5 / 8)
+    assert metrics.within_share(w, [0, 0, 1, 1]) == pytest.approx(5 / 8)
     assert metrics.within_share(torch.stack([w, 2 * w]), [0, 0, 0, 0]).tolist() == [1, 1]
-    assert metrics.rank_of(w, 0) == 1
-    assert metrics.rank_of(w, 3) == 2
-    null = metrics.relabelled(metrics.within_share, w, [0, 0, 1, 1], seed=0, n=300)
-    assert set(np.round(null.numpy(), 6)) == {0.625, 0.125, 0.25}  # the three ways to pair four nodes
+    each = metrics.within_share(torch.stack([w, w]), [[0, 0, 1, 1], [0, 1, 0, 1]])
+    assert each.tolist() == pytest.approx([5 / 8, 1 / 8])
 
 
-def test_permutation_test_finds_a_shift_keeps_its_level_and_looks_within_strata():
-    rng = np.random.default_rng(1)
-    strata = np.repeat([0, 1, 2], 60)
-    group = rng.random(180) < np.array([0.2, 0.5, 0.8])[strata]
-    noise = rng.normal(size=(180, 3)) + 10 * strata[:, None]  # strata differ, and in their share of the group too
-    test = metrics.permutation_test(noise + group[:, None] * [1, 0, 0], group, strata, seed=0, n=999)
-    assert test.p[0] == test.p_corrected[0] == 1 / 1000
-    assert 0.6 < test.d[0] < 1.4
-    assert (test.p[1:] > 0.01).all()
-    assert (test.p_corrected >= test.p).all()
-    swapped = metrics.permutation_test(noise, ~group, strata, seed=0, n=99)
-    np.testing.assert_allclose(swapped.d, -metrics.permutation_test(noise, group, strata, seed=0, n=99).d)
-    p = [metrics.permutation_test(rng.normal(size=(30, 1)), rng.random(30) < 0.5, np.zeros(30), seed=k, n=99).p[0]
-         for k in range(200)]  # fmt: skip
-    assert abs(np.mean(np.array(p) <= 0.2) - 0.2) < 0.09  # three standard errors
+# --- calibration ---------------------------------------------------------------------------------------------------
 
 
 def test_calibration_error_of_known_probabilities():
@@ -406,3 +290,25 @@ def test_calibration_error_of_known_probabilities():
     assert count.tolist() == [2, 1] and share.tolist() == [0.5, 1] and mean.tolist() == pytest.approx([0.1, 1])
     with pytest.raises(ValueError, match="probability"):
         metrics.calibration(2 * p, edge)
+
+
+def test_calibration_has_ten_bins_by_default_and_leaves_out_empty_ones():
+    p = torch.tensor([0.0, 0.05, 0.1, 0.19, 0.95, 1.0], dtype=torch.float64)
+    edge = torch.tensor([0.0, 1, 0, 0, 1, 1])
+    mean, share, count = metrics.calibration(p, edge)
+    assert count.tolist() == [2, 2, 2]
+    assert mean.tolist() == pytest.approx([0.025, 0.145, 0.975])
+    assert share.tolist() == [0.5, 0, 1]
+    expected = (2 * 0.475 + 2 * 0.145 + 2 * 0.025) / 6
+    assert metrics.calibration_error(p, edge) == pytest.approx(expected)
+    assert metrics.calibration(p, edge, n_bins=2)[2].tolist() == [4, 2]
+    assert metrics.calibration_error(p, edge, n_bins=1) == pytest.approx(abs(p.mean().item() - 0.5))
+
+
+def test_share_of_the_error_on_the_diagonal():
+    theta = torch.eye(3).expand(2, 3, 3)
+    off = theta.clone()
+    off[:, 0, 0] += 2
+    off[1, 0, 1] += 2
+    off[1, 1, 0] -= 2
+    assert metrics.diagonal_share(off, theta).tolist() == pytest.approx([1, 1 / 3])

@@ -1,175 +1,261 @@
-import time
-from unittest.mock import patch
+"""The unrolled networks against Algorithm 1, against the equations of Section 3, and against the released sizes."""
 
 import pytest
 import torch
 
-from helpers.graphs import degrees, degrees_adjoint, edges, renumber, sample_graphs, to_matrix
-from helpers.kernels import PDSLayers
-from helpers.models import L2G, TopoDiffVAE, Unrolling, edges_first_operators, pds_layers
-from helpers.signals import sample_distances
-from helpers.solvers import pds, pds_step
+from helpers.experiments import runs
+from helpers.graphs import all_pairs, degrees, degrees_adjoint, renumber, sample_graphs, to_matrix
+from helpers.metrics import gmse
+from helpers.models import (
+    L2G,
+    TopoDiffVAE,
+    Unrolling,
+    batch_first,
+    discounted_error,
+    draw_code,
+    edges_first_operators,
+    kl_divergence,
+    pds_layers,
+)
+from helpers.signals import in_order, sample_observations
+from helpers.solvers import pds, pds_step, safe_step
 
 
 def pairs(family="BA", n=4, m=6, dtype=torch.float64, **params):
+    """Observations of n graphs, and the graphs (n, E)."""
     w = sample_graphs(family, n, m, seed=0, dtype=dtype, **params)
-    return sample_distances(w, seed=1), w
+    return sample_observations(w, seed=1), w
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
 
 
 def random_theta(n_layers, seed=0):
-    theta = 0.05 + 0.3 * torch.rand(n_layers, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    theta = 0.05 + 0.3 * torch.rand(n_layers, 3, generator=seeded(seed), dtype=torch.float64)
     theta[1, 0] *= -1  # training may turn alpha * gamma negative
     return theta
 
 
-def slow_path(y, theta, slope=0.0):
-    """Algorithm 2 written as a loop over `pds_step`, differentiated by autograd."""
-    w, v, path = torch.zeros_like(y), y.new_zeros(*y.shape[:-1], to_matrix(y).shape[-1]), []
+def loop_of_steps(y, theta, slope=0.0):
+    """Algorithm 2 without enhancement, batches first: y (B, E) -> path (B, T, E)."""
+    w = torch.zeros_like(y)
+    v = y.new_zeros(*y.shape[:-1], to_matrix(y).shape[-1])
+    path = []
     for parameters in theta:
         w, v = pds_step(w, v, y, *parameters, project=lambda x: torch.nn.functional.leaky_relu(x, slope))
         path.append(w)
     return torch.stack(path, -2)
 
 
+# --- plain layers --------------------------------------------------------------------------------------------------
+
+
 def test_edges_first_operators_are_the_degree_operator():
     _, w = pairs(m=9)
-    v = torch.rand(4, 9, dtype=w.dtype)
+    v = torch.rand(4, 9, dtype=w.dtype, generator=seeded())
     D, D_adjoint = edges_first_operators(9, w.device)
     torch.testing.assert_close(D(w.T).T, degrees(w))
     torch.testing.assert_close(D_adjoint(v.T).T, degrees_adjoint(v))
 
 
+@pytest.mark.parametrize("slope", [0.0, 0.01])
+@pytest.mark.parametrize("m", [6, 34])
+def test_the_plain_loop_equals_the_compiled_layers_with_gradients(m, slope):
+    observations, _ = pairs(m=m)
+    y = observations.distances.T.contiguous()
+    inputs = [torch.rand(y.shape, generator=seeded(), dtype=y.dtype), -torch.rand(m, 4, generator=seeded(1)).double()]
+    inputs += [y, random_theta(5)]
+    results = []
+    for compiled in (True, False):
+        leaves = [x.detach().clone().requires_grad_() for x in inputs]
+        path, v = pds_layers(*leaves, slope, compiled=compiled)
+        loss = (path * torch.linspace(1, 2, 4, dtype=y.dtype)).sum() + v.square().sum()
+        results.append((path, v, *torch.autograd.grad(loss, leaves)))
+    for fast, plain in zip(*results, strict=True):
+        torch.testing.assert_close(fast, plain, rtol=1e-9, atol=1e-9)
+
+
+def test_the_compiled_layers_are_the_default_on_the_cpu(monkeypatch):
+    calls = []
+    monkeypatch.setattr("helpers.models.PDSLayers.apply", lambda *arguments: calls.append(arguments) or (1, 2))
+    y = torch.rand(15, 4)
+    arguments = (y, torch.rand(6, 4), y, torch.rand(3, 3), 0.5)
+    assert pds_layers(*arguments) == (1, 2)
+    assert calls[0][:5] == arguments
+    assert torch.equal(calls[0][5], all_pairs(6))
+    path, _ = pds_layers(*arguments, compiled=False)
+    assert path.shape == (3, 15, 4)
+    assert len(calls) == 1
+
+
 @pytest.mark.parametrize("m", [6, 34])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_frozen_unrolling_is_pds_iterate_for_iterate(m, dtype):
-    y, _ = pairs(m=m, dtype=dtype)
+    observations, _ = pairs(m=m)
     model = Unrolling(30, n_nodes=m).to(dtype)
     alpha, beta, gamma = model.theta[0].tolist()
+    assert (alpha, beta) == (1, 1)
+    assert gamma == pytest.approx(0.4 * safe_step(m, 1.0))
+    y = observations.distances.to(dtype)
     reference = pds(y, alpha, beta, gamma=gamma, n_iter=30, tol=0, path=True)
-    torch.testing.assert_close(model(y), reference, rtol=0, atol=1e-12 if dtype == torch.float64 else 1e-4)
-
-
-@pytest.mark.parametrize("slope", [0.0, 0.01])
-@pytest.mark.parametrize("listed", [False, True])
-def test_kernels_pass_gradcheck(slope, listed):
-    y, w = pairs(m=6, n=2)
-    edge_list = edges(6)[:, w[0] > 0] if listed else edges(6)
-    y = (y[:, w[0] > 0] if listed else y).T.contiguous().requires_grad_()
-    generator = torch.Generator().manual_seed(3)
-    w0 = torch.rand(y.shape, generator=generator, dtype=y.dtype).requires_grad_()
-    v0 = (-torch.rand(6, 2, generator=generator, dtype=y.dtype)).requires_grad_()
-    inputs = (w0, v0, y, random_theta(3).requires_grad_())
-    assert torch.autograd.gradcheck(lambda *x: PDSLayers.apply(*x, slope, edge_list), inputs)
+    path = model(observations)
+    assert path.dtype == dtype
+    torch.testing.assert_close(path, reference.to(dtype), rtol=0, atol=1e-12 if dtype == torch.float64 else 1e-4)
 
 
 @pytest.mark.parametrize("m", [6, 34])
-def test_layers_equal_a_loop_of_steps_and_its_gradient(m):
-    y, w = pairs(m=m)
+def test_unrolling_is_a_loop_of_steps_with_its_gradient(m):
+    observations, w = pairs(m=m)
     model = Unrolling(5, n_nodes=m, slope=0.01).double()
     model.theta.data = random_theta(5)
     theta = model.theta.detach().clone().requires_grad_()
-    path = slow_path(y, theta, 0.01)
-    torch.testing.assert_close(model(y), path)
+    path = loop_of_steps(observations.distances, theta, 0.01)
+    torch.testing.assert_close(model(observations), path)
     weight = 0.9 ** torch.arange(5, 0, -1, dtype=torch.float64)
-    loss = ((path - w[:, None]).square().sum(-1) / w.square().sum(-1, keepdim=True) @ weight).mean()
-    torch.testing.assert_close(model.loss(y, w), loss)
+    error = (path - w[:, None]).square().sum(-1) / w.square().sum(-1, keepdim=True)
+    loss = (error @ weight).mean()
+    torch.testing.assert_close(model.loss(model.prepare(observations), w), loss)
     expected = torch.autograd.grad(loss, theta)[0]
-    torch.testing.assert_close(torch.autograd.grad(model.loss(y, w), model.theta)[0], expected)
+    torch.testing.assert_close(torch.autograd.grad(model.loss(observations.distances, w), model.theta)[0], expected)
 
 
-@pytest.mark.parametrize("model", [Unrolling(4), Unrolling(4, shared=True), L2G(6, 4), L2G(6, 4, enhanced=(0, 2, -1))])
-def test_batch_equals_loop(model):
-    y, _ = pairs(dtype=torch.float32)
-    together = model.predict(y)
-    torch.testing.assert_close(together, torch.stack([model.predict(one) for one in y]), rtol=0, atol=1e-6)
-    assert model(y.reshape(2, 2, -1)).shape == (2, 2, 4, 15)
-    assert (together >= 0).all()
+def test_recurrent_unrolling_repeats_one_layer():
+    observations, _ = pairs()
+    shared = Unrolling(4, shared=True).double()
+    shared.theta.data = random_theta(2)[:1]
+    plain = Unrolling(4).double()
+    plain.theta.data = shared.theta.data.repeat(4, 1)
+    torch.testing.assert_close(shared(observations), plain(observations))
+    assert not torch.allclose(shared(observations)[:, 1], shared(observations)[:, 3])
 
 
-def test_unrolling_is_permutation_equivariant():
-    y, _ = pairs(m=8)
-    model = Unrolling(10).double()
-    order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(model(renumber(y, order)), renumber(model(y), order))
+def test_discounted_error_by_hand():
+    path = torch.tensor([[[1.0], [0.0]], [[2.0], [1.0]]])  # two layers, two edges, one graph
+    w = torch.tensor([[2.0, 0.0]])
+    # squared errors 1 and 1 over ||w||^2 = 4; the last layer weighs tau, the one before tau^2
+    assert discounted_error(path, w, 0.5) == pytest.approx((0.5 * 1 + 0.25 * 1) / 4)
+    path[1] = torch.tensor([[2.0], [0.0]])
+    assert discounted_error(path, w, 0.5) == pytest.approx(0.25 / 4)
+    both = discounted_error(path.repeat(1, 1, 2), torch.cat([w, 2 * w]), 0.5)  # errors 1/4 and 9/16, 4/16; their mean
+    assert both == pytest.approx((0.25 / 4 + (0.25 * 9 + 0.5 * 4) / 16) / 2)
+
+
+def test_batch_first():
+    path = torch.arange(2 * 3 * 4.0).reshape(2, 3, 4)
+    assert torch.equal(batch_first(path, (4, 3))[1], path[:, :, 1])
+    assert torch.equal(batch_first(path, (2, 2, 3)), batch_first(path, (4, 3)).reshape(2, 2, 2, 3))
+
+
+# --- one contract --------------------------------------------------------------------------------------------------
+
+MODELS = {
+    "Unrolling": lambda: Unrolling(4),
+    "Recurrent Unrolling": lambda: Unrolling(4, shared=True),
+    "L2G": lambda: L2G(6, 4),
+    "L2G, three decoders": lambda: L2G(6, 4, enhanced=(0, 2, -1)),
+    "L2G, corrected": lambda: L2G(6, 4, correction=True),
+}
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_observations_or_distances(make):
+    observations, _ = pairs()
+    model = make()
+    y = model.prepare(observations)
+    assert y.shape == (4, 15)
+    assert y.dtype == torch.float32
+    torch.testing.assert_close(y.double(), observations.distances)
+    w = model.predict(observations)
+    assert torch.equal(model.predict(y), w)
+    assert torch.equal(model.predict(observations.distances), w)
+    assert w.dtype == torch.float32
+    assert model.double().predict(observations).dtype == torch.float64
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_a_graph_does_not_depend_on_its_batch(make):
+    observations, _ = pairs()
+    model = make().double()  # in single precision the size of a batch changes the order of summation
+    together = model.predict(observations)
+    apart = torch.stack([model.predict(observations[k]) for k in range(4)])
+    torch.testing.assert_close(together, apart, rtol=0, atol=1e-12)
+    y = model.prepare(observations)
+    assert torch.equal(model(y.reshape(2, 2, -1)), model(y).reshape(2, 2, 4, 15))
+    assert not together.requires_grad
+    path = model(y)
+    assert (path[:, -1] < 0).any() or isinstance(model, Unrolling), "the decoder's graph has negative weights"
+    torch.testing.assert_close(together, path[:, -1].clamp_min(0))
+
+
+def test_unrolling_is_permutation_equivariant_and_l2g_is_not():
+    observations, _ = pairs(m=8)
+    order = torch.randperm(8, generator=seeded())
+    for model, equivariant in ((Unrolling(10).double(), True), (L2G(8, 10).double(), False)):
+        w = model.predict(observations)
+        assert torch.allclose(in_order(model.predict, observations, order), w) == equivariant
+    torch.testing.assert_close(
+        Unrolling(3)(observations.renumber(order)), renumber(Unrolling(3)(observations), order), atol=1e-5, rtol=1e-4
+    )
 
 
 def test_unrolling_fits_any_size_and_l2g_one():
-    y, _ = pairs(m=9, dtype=torch.float32)
-    assert Unrolling(3).predict(y).shape == y.shape
-    with pytest.raises(ValueError, match="n_nodes=6"):
-        L2G(6, 3).predict(y)
+    observations, _ = pairs(m=9)
+    assert Unrolling(3).predict(observations).shape == (4, 36)
+    for method in (L2G(6, 3).predict, L2G(6, 3).prepare):
+        with pytest.raises(ValueError, match=r"observations have 9 nodes.*n_nodes=6.*Unrolling"):
+            method(observations)
 
 
 def test_parameter_counts_of_the_released_code():
-    count = lambda model: sum(p.numel() for p in model.parameters())  # noqa: E731
+    def count(model):
+        return sum(p.numel() for p in model.parameters())
+
     assert count(L2G(20, 20)) == 106_019
     assert count(Unrolling(20)) == 60
     assert count(Unrolling(20, shared=True)) == 3
 
 
-def test_l2g_without_enhancement_is_unrolling():
-    y, w = pairs()
-    plain, unrolling = L2G(6, 4, enhanced=(), slope=0.0).double(), Unrolling(4, n_nodes=6).double()
-    torch.testing.assert_close(plain(y), unrolling(y))
-    torch.testing.assert_close(plain.loss(y, w), unrolling.loss(y, w))
+def test_what_training_and_checkpoints_ask_for():
+    for model in (Unrolling(2), L2G(6, 2)):
+        assert model.keep_best is True
+        assert model.max_gradient == 1
+    assert Unrolling(2, max_gradient=0.5).max_gradient == 0.5
+    assert L2G(6, 2, max_gradient=0.5).max_gradient == 0.5
+    assert not hasattr(Unrolling, "half_precision")
+    names = set(L2G(6, 2).state_dict())
+    half = {name for name in names if name.startswith(L2G.half_precision)}
+    assert names - half == {"unrolling.theta"}
 
 
-def test_last_layer_returns_the_decoders_graph_or_corrects_it():
-    y, _ = pairs()
-    torch.manual_seed(0)
-    model = L2G(6, 5).double()
-    code = model._prior(0, y)[0]
-    before = model(y)[:, -2]  # with gamma = 0, r1 is the layer's input
-    torch.testing.assert_close(model(y)[:, -1], model.vaes[0].decode(before, code))
-    model.correction = True
-    alpha, beta, gamma = model.unrolling.theta[-1]
-    w4, v4 = torch.zeros_like(y), y.new_zeros(4, 6)
-    for parameters in model.unrolling.theta[:-1]:
-        w4, v4 = pds_step(w4, v4, y, *parameters)
-    last, _ = pds_step(w4, v4, y, alpha, beta, gamma, project=lambda r1: model.vaes[0].decode(r1, code))
-    torch.testing.assert_close(model(y)[:, -1], last)
+# --- TopoDiffVAE ---------------------------------------------------------------------------------------------------
 
 
-def test_detached_layers_learn_as_those_of_an_unrolling():
-    y, w = pairs()
-    joint, detached, plain = L2G(6, 4).double(), L2G(6, 4, detached=True).double(), Unrolling(3, n_nodes=6).double()
-    detached.load_state_dict(joint.state_dict())
-    for model in (joint, detached, plain):
-        model.loss(y, w, torch.Generator().manual_seed(0)).backward()
-    alone = plain.theta.grad * plain.tau  # three layers of four weigh one factor tau less
-    torch.testing.assert_close(detached.unrolling.theta.grad[:3], alone)
-    assert not torch.allclose(joint.unrolling.theta.grad[:3], alone)
-
-
-def test_l2g_is_deterministic_for_a_seed():
-    y, _ = pairs(dtype=torch.float32)
-    model = L2G(6, 3)
-    assert torch.equal(model.predict(y, seed=4), model.predict(y, seed=4))
-    assert not torch.equal(model.predict(y, seed=4), model.predict(y, seed=5))
-    assert torch.equal(model.predict(y, seed=None), model.predict(y, seed=None))
-
-
-def test_l2g_loss_has_the_terms_of_the_paper_and_of_the_code():
-    y, w = pairs()
-    seeded = lambda: torch.Generator().manual_seed(0)  # noqa: E731
-    model = L2G(6, 3).double()
-    full = model.loss(y, w, seeded())
-    model.reconstruction = False
-    without_reconstruction = model.loss(y, w, seeded())
-    model.kl_weight = 0.0
-    error_only = model.loss(y, w, seeded())
-    assert full > without_reconstruction > error_only > 0
-
-
-def test_encoder_follows_equation_6():
-    vae = TopoDiffVAE(5, n_hidden=3, readout="mean").double()
+@pytest.mark.parametrize("readout", ["sum", "mean"])
+def test_encoder_follows_equation_6(readout):
+    vae = TopoDiffVAE(5, n_hidden=3, readout=readout).double()
     A = to_matrix(pairs("ER", m=5, p=0.5)[1]).gt(0).double()[0]
-    relu = torch.relu
-    hidden = relu(A @ (A.sum(1, keepdim=True) @ vae.h0) + vae.b0)
-    hidden = relu(A @ hidden @ vae.H1 + vae.b1)
-    torch.testing.assert_close(vae.f_emb(A), vae.embedding(hidden.mean(0)))
+    hidden = torch.relu(A @ (A.sum(1, keepdim=True) @ vae.h0) + vae.b0)
+    hidden = torch.relu(A @ hidden @ vae.H1 + vae.b1)
+    expected = vae.embedding(hidden.sum(0) if readout == "sum" else hidden.mean(0))
+    torch.testing.assert_close(vae.f_emb(A), expected)
     order = torch.tensor([3, 1, 4, 0, 2])
     torch.testing.assert_close(vae.f_emb(A[order][:, order]), vae.f_emb(A))
+
+
+def test_encoder_follows_equation_5():
+    """Weights from eta = 1e-4 on are edges; the difference is truth minus estimate; the log-variance is -|f_cov|."""
+    vae = TopoDiffVAE(3).double()
+    w = torch.tensor([[0.5, 1e-4, 0.0]], dtype=torch.float64)
+    r1 = torch.tensor([[0.3, 0.9e-4, 0.7]], dtype=torch.float64, requires_grad=True)
+    A_w = to_matrix(torch.tensor([[1.0, 1.0, 0.0]]).double())
+    A_r = to_matrix(torch.tensor([[1.0, 0.0, 1.0]]).double())
+    delta = vae.f_emb(A_w) - vae.f_emb(A_r)
+    mean, log_var = vae.encode(r1, w)
+    torch.testing.assert_close(mean, vae.f_mean(delta))
+    torch.testing.assert_close(log_var, -vae.f_cov(delta).abs())
+    (mean.sum() + log_var.sum()).backward()
+    assert r1.grad is None, "no gradient passes the binarisation"
 
 
 def test_encoder_sees_no_difference_between_equal_graphs():
@@ -180,20 +266,183 @@ def test_encoder_sees_no_difference_between_equal_graphs():
     assert (log_var <= 0).all()
 
 
+def test_decoder_follows_equation_7():
+    vae = TopoDiffVAE(4, n_latent=3).double()
+    r1 = torch.rand(2, 6, dtype=torch.float64, generator=seeded())
+    z = torch.rand(2, 3, dtype=torch.float64, generator=seeded(1))
+    first, second = vae.decoder[0], vae.decoder[2]
+    hidden = torch.tanh(r1 @ first.weight[:, :6].T + z @ first.weight[:, 6:].T + first.bias)
+    torch.testing.assert_close(vae.decode(r1, z), hidden @ second.weight.T + second.bias)
+
+
+def test_sizes_and_start_of_the_autoencoder():
+    torch.manual_seed(0)
+    vae = TopoDiffVAE(20)
+    shapes = {name: tuple(p.shape) for name, p in vae.named_parameters()}
+    assert shapes["h0"] == (1, 32)
+    assert shapes["H1"] == (32, 64)
+    assert shapes["decoder.0.weight"] == (253, 190 + 16)
+    assert (vae.b0 == 1).all()
+    assert (vae.b1 == 1).all()
+    for layer in (vae.decoder[0], vae.decoder[2]):  # Glorot's bound times the gain of tanh, 5/3
+        bound = 5 / 3 * (6 / sum(layer.weight.shape)) ** 0.5
+        assert 0.98 * bound < layer.weight.abs().max() <= bound
+    narrow = TopoDiffVAE(20, n_hidden=5, n_decoder=7, n_latent=3)
+    assert narrow.decoder[0].weight.shape == (7, 193)
+    assert narrow.f_cov.weight.shape == (3, 3)
+    assert narrow.embedding[0].weight.shape == (5, 10)
+
+
+def test_codes_have_the_law_of_the_posterior():
+    mean = torch.tensor([1.0, -2.0]).expand(20_000, 2)
+    log_var = torch.tensor([-1.0, -3.0]).expand(20_000, 2)
+    z = draw_code(mean, log_var, seeded())
+    torch.testing.assert_close(z.mean(0), mean[0], rtol=0, atol=0.02)
+    torch.testing.assert_close(z.var(0), log_var[0].exp(), rtol=0.05, atol=0)
+    assert torch.equal(z, draw_code(mean, log_var, seeded()))
+
+
+def test_kl_divergence_is_torchs():
+    mean = torch.randn(5, 3, generator=seeded()).double()
+    log_var = torch.randn(5, 3, generator=seeded(1)).double()
+    normal = torch.distributions.Normal
+    expected = torch.distributions.kl_divergence(normal(mean, (log_var / 2).exp()), normal(0.0, 1.0)).mean()
+    torch.testing.assert_close(kl_divergence(mean, log_var), expected)
+
+
+# --- L2G -----------------------------------------------------------------------------------------------------------
+
+
+def test_l2g_without_enhancement_is_unrolling():
+    observations, w = pairs()
+    plain = L2G(6, 4, enhanced=()).double()
+    unrolling = Unrolling(4, n_nodes=6).double()
+    torch.testing.assert_close(plain(observations), unrolling(observations))
+    torch.testing.assert_close(plain.loss(observations.distances, w), unrolling.loss(observations.distances, w))
+
+
+def enhanced_by_hand(model, y, codes):
+    """Algorithm 2 with the decoder of layer t fed codes[t], batches first: y (B, E) -> path (B, T, E)."""
+    w = torch.zeros_like(y)
+    v = y.new_zeros(len(y), model.n_nodes)
+    path = []
+    for t, (alpha, beta, gamma) in enumerate(model.unrolling.theta):
+        if t in codes:
+            vae = model.vaes[list(codes).index(t)]
+            gamma = gamma if model.correction else 0.0
+
+            def project(r1, vae=vae, z=codes[t]):
+                return vae.decode(r1, z.expand(len(r1), -1))
+        else:
+            project = torch.relu
+        w, v = pds_step(w, v, y, alpha, beta, gamma, project=project)
+        path.append(w)
+    return torch.stack(path, 1)
+
+
+@pytest.mark.parametrize("correction", [False, True])
+@pytest.mark.parametrize("enhanced", [(-1,), (1, 3), (0, 1, -1), (0,)])
+def test_enhanced_layers_replace_step_5(enhanced, correction):
+    observations, _ = pairs()
+    torch.manual_seed(0)
+    model = L2G(6, 5, enhanced=enhanced, correction=correction).double()
+    model.unrolling.theta.data = random_theta(5)
+    layers = sorted(t % 5 for t in enhanced)
+    codes = torch.randn(len(layers), 16, generator=seeded(7)).double()  # what seed=7 must draw
+    expected = enhanced_by_hand(model, observations.distances, dict(zip(layers, codes, strict=True)))
+    torch.testing.assert_close(model(observations, seed=7), expected)
+
+
+def test_without_correction_the_layer_returns_the_decoders_graph():
+    observations, _ = pairs()
+    model = L2G(6, 5).double()
+    path = model(observations, seed=None)
+    before = path[:, -2]  # with gamma = 0, r1 is the layer's input
+    torch.testing.assert_close(path[:, -1], model.vaes[0].decode(before, before.new_zeros(4, 16)))
+
+
+def test_l2g_is_deterministic_for_a_seed():
+    observations, _ = pairs()
+    model = L2G(6, 3)
+    assert torch.equal(model.predict(observations), model.predict(observations, seed=0))
+    assert not torch.equal(model.predict(observations, seed=4), model.predict(observations, seed=5))
+    assert not torch.equal(model.predict(observations, seed=None), model.predict(observations, seed=0))
+
+
+@pytest.mark.parametrize("kl_weight", [1.0, 0.3])
+@pytest.mark.parametrize("reconstruction", [True, False])
+def test_loss_is_equation_8(kl_weight, reconstruction):
+    """Discounted errors, kl_weight times the divergence, and the released code's reconstruction error if asked for."""
+    observations, w = pairs(n=3)
+    y = observations.distances
+    model = L2G(6, 4, kl_weight=kl_weight, reconstruction=reconstruction, tau=0.8, slope=0.01).double()
+    path = loop_of_steps(y, model.unrolling.theta[:3], 0.01)
+    mean, log_var = model.vaes[0].encode(path[:, -1], w)
+    noise = torch.randn(3, 16, generator=seeded(), dtype=torch.float64)
+    p1 = model.vaes[0].decode(path[:, -1], mean + (log_var / 2).exp() * noise)
+    estimates = [*path.unbind(1), p1]
+    errors = [((x - w).square().sum(1) / w.square().sum(1)).mean() for x in estimates]
+    expected = sum(0.8 ** (4 - t) * error for t, error in enumerate(errors))
+    expected = expected - kl_weight / 2 * (1 + log_var - mean**2 - log_var.exp()).mean()
+    if reconstruction:
+        expected = expected + (p1 - w).square().sum(1).mean()
+    torch.testing.assert_close(model.loss(y, w, seeded()), expected)
+
+
+def test_every_decoder_adds_its_terms_to_the_loss():
+    observations, w = pairs()
+    model = L2G(6, 4, enhanced=(1, -1), reconstruction=False).double()
+    losses = []
+    for kl_weight in (0.0, 1.0):
+        model.kl_weight = kl_weight
+        losses.append(model.loss(observations.distances, w, seeded()))
+    divergence = losses[1] - losses[0]
+    model.vaes[0].f_mean.bias.data += 1  # the codes of the first decoder move away from the prior
+    moved = []
+    for kl_weight in (0.0, 1.0):
+        model.kl_weight = kl_weight
+        moved.append(model.loss(observations.distances, w, seeded()))
+    assert (moved[1] - moved[0] - divergence).abs() > 0.1
+
+
+def test_detached_layers_learn_as_those_of_an_unrolling():
+    observations, w = pairs()
+    joint = L2G(6, 4).double()
+    detached = L2G(6, 4, detached=True).double()
+    plain = Unrolling(3, n_nodes=6).double()
+    detached.load_state_dict(joint.state_dict())
+    for model in (joint, detached, plain):
+        model.loss(observations.distances, w, seeded()).backward()
+    alone = plain.theta.grad * plain.tau  # three layers of four weigh one factor tau less
+    torch.testing.assert_close(detached.unrolling.theta.grad[:3], alone)
+    assert not torch.allclose(joint.unrolling.theta.grad[:3], alone)
+
+
 def test_gradients_reach_every_l2g_parameter():
-    y, w = pairs(n=8)
+    observations, w = pairs(n=8)
     model = L2G(6, 4, enhanced=(1, -1)).double()
-    model.loss(y, w, torch.Generator().manual_seed(0)).backward()
+    model.loss(observations.distances, w, seeded()).backward()
     silent = {n for n, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0}
     # a bias added to both embeddings cancels in their difference
     assert all(name.endswith("embedding.2.bias") for name in silent)
+    theta = model.unrolling.theta.grad
+    assert (theta[[1, 3], 2] == 0).all(), "gamma of enhanced layers is fixed without correction"
+    model.correction = True
+    model.loss(observations.distances, w, seeded()).backward()
+    assert (model.unrolling.theta.grad[[1, 3], 2] != 0).all()
+
+
+def test_the_same_layer_is_enhanced_once():
+    assert L2G(6, 4, enhanced=(-1, 3)).enhanced == (3,)
+    assert L2G(6, 4, enhanced=(-1, 0)).enhanced == (0, 3)
 
 
 @pytest.mark.parametrize(
     ("make", "named"),
     [
         (lambda: Unrolling(0), "n_layers=0"),
-        (lambda: L2G(6, 3, enhanced=(3,)), "enhanced="),
+        (lambda: L2G(6, 3, enhanced=(3,)), r"enhanced=\(3,\): layers count from -3 to 2"),
+        (lambda: L2G(6, 3, enhanced=(-4,)), "enhanced="),
         (lambda: L2G(6, 3, readout="max"), "readout='max'"),
         (lambda: Unrolling(2)(torch.rand(4)), "4"),
         (lambda: Unrolling(2)(-torch.rand(3, 10)), "y"),
@@ -205,38 +454,21 @@ def test_bad_input_names_the_argument(make, named):
         make()
 
 
+@pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-@pytest.mark.parametrize("model", [Unrolling(4, n_nodes=6), L2G(6, 4)])
-def test_cuda_equals_cpu(model):
-    y, _ = pairs(dtype=torch.float32)
-    on_cpu = model.predict(y)
-    torch.testing.assert_close(model.cuda().predict(y.cuda()).cpu(), on_cpu, rtol=0, atol=1e-5)
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_cuda_equals_cpu(make):
+    observations, w = pairs(dtype=torch.float32)
+    model = make()
+    on_cpu = model.predict(observations)
+    loss = model.loss(model.prepare(observations), w, seeded())
+    model, there = model.cuda(), observations.to("cuda")
+    torch.testing.assert_close(model.predict(there).cpu(), on_cpu, rtol=0, atol=1e-5)
+    torch.testing.assert_close(model.loss(model.prepare(there), w.cuda(), seeded()).cpu(), loss, rtol=1e-4, atol=1e-5)
 
 
-def test_a_step_is_faster_than_the_vectorised_loop():
-    """Forward and backward of L2G, interleaved with the same network as a loop of steps in dense matrix products."""
-    y, w = pairs(n=32, m=20, dtype=torch.float32)
-    model = L2G(20, 20)
-    D = degrees(torch.eye(190))
-    operators = (lambda x: D.T @ x, lambda x: D @ x)
-
-    def layers(w, v, y, theta, slope):
-        path = []
-        for parameters in theta:
-            w, v = pds_step(w, v, y, *parameters, operators=operators)
-            path.append(w)
-        return torch.stack(path), v
-
-    def step(function):
-        with patch("helpers.models.pds_layers", function):
-            model.loss(y, w, torch.Generator().manual_seed(0)).backward()
-
-    seconds = {layers: [], pds_layers: []}
-    for _ in range(25):
-        for function, times in seconds.items():
-            start = time.perf_counter()
-            step(function)
-            times.append(time.perf_counter() - start)
-    plain, ours = (sorted(times)[5] for times in seconds.values())
-    print(f"{plain / ours:.1f} times faster")
-    assert plain > 1.6 * ours
+@pytest.mark.parametrize(("name", "error"), [("recurrent-ba", 0.2), ("unrolling-ba", 0.05), ("l2g-ba", 0.04)])
+def test_shipped_networks_recover_graphs(name, error):
+    run = runs.RUNS[name]
+    observations, w = runs.sample(run, "test", 16)
+    assert gmse(runs.load(run).predict(observations), w).mean() < error

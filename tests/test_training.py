@@ -3,23 +3,76 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import nn
 
-from helpers import paths, runs, training
+from helpers import paths, training
 from helpers.metrics import gmse
-from helpers.models import Unrolling
-from helpers.runs import RUNS, Run
+from helpers.signals import observe
+from helpers.training import CheckpointError, Schedule
 
-TINY = Run("l2g", "BA", n_nodes=6, n_layers=3, n_train=64, n_val=16, epochs=3)
+N_EDGES = 10  # of 5 nodes
+SCHEDULE = Schedule(epochs=4, batch_size=8, lr=0.05, decay=0.5, n_train=20, n_val=6, stream=False, seed=3)
+CONFIGURATION = {"lr": 0.05, "arguments": {"width": [3, 4]}}
 
 
-def stored(run, folder):
-    weights, sidecar, _ = training.files(run, folder)
+class Toy(nn.Module):
+    """A linear map of distances, with some noise in its loss."""
+
+    half_precision = ("map.",)
+
+    def __init__(self):
+        super().__init__()
+        self.theta = nn.Parameter(torch.full((N_EDGES,), 1 / 3))
+        self.map = nn.Linear(N_EDGES, N_EDGES)
+        with torch.no_grad():
+            self.map.weight.copy_(torch.eye(N_EDGES) / 3)
+            self.map.bias.zero_()
+        self.n_threads = None
+
+    def prepare(self, observations):
+        return observations.distances.float()
+
+    def forward(self, y):
+        return self.theta * self.map(y)
+
+    def loss(self, prepared, w, generator=None):
+        self.n_threads = torch.get_num_threads()
+        noise = torch.randn(w.shape, generator=generator)
+        return (self(prepared) + 0.1 * noise - w).square().sum(-1).mean()
+
+    def predict(self, observations):
+        with torch.no_grad():
+            return self(self.prepare(observations)).clamp_min(0)
+
+
+class BestToy(Toy):
+    keep_best = True
+
+
+def data(split, n, epoch):
+    """Observations of random signals; the graphs are some function of them."""
+    seed = 1000 * training.SPLITS.index(split) + epoch
+    observations = observe(torch.randn(n, 30, 5, generator=torch.Generator().manual_seed(seed)))
+    return observations, observations.distances.float().sqrt()
+
+
+def fit(folder, model=None, *, schedule=SCHEDULE, source=data, configuration=CONFIGURATION, **how):
+    model = Toy() if model is None else model
+    return training.fit(model, source, schedule, folder / "toy", configuration, progress=False, **how)
+
+
+def stored(folder):
+    weights, sidecar, _ = training.files(folder / "toy")
     return load_file(weights), json.loads(sidecar.read_text())
 
 
@@ -31,82 +84,410 @@ def assert_same_weights(a, b):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkpoints")
-    return training.fit(TINY, folder=folder, progress=False), folder
+    return fit(folder), folder
 
 
-def copy(folder, target):
-    for path in folder.iterdir():
-        (target / path.name).write_bytes(path.read_bytes())
-    return training.files(TINY, target)
+@pytest.fixture
+def copied(trained, tmp_path):
+    for path in trained[1].iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return training.files(tmp_path / "toy")
+
+
+@pytest.fixture
+def cut_off(tmp_path):
+    """Trained for two epochs and a bit, then interrupted: the resume file."""
+    model = Toy()
+    loss = model.loss
+    steps = iter(range(100))
+
+    def interrupt(*args):
+        if next(steps) == 7:  # the second batch of the third epoch
+            raise KeyboardInterrupt
+        return loss(*args)
+
+    model.loss = interrupt
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "SAVE_EVERY", -1)
+        with pytest.raises(KeyboardInterrupt):
+            fit(tmp_path, model, retrain=True)
+    return training.files(tmp_path / "toy")[2]
+
+
+class Clock:
+    """Stands in for the module `time`: each of its clocks shows what it is told to."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        clocks = {name: (lambda: self.now) for name in ("monotonic", "process_time", "perf_counter")}
+        monkeypatch.setattr(training, "time", SimpleNamespace(**clocks))
+
+
+# --- training ------------------------------------------------------------------------------------------------------
 
 
 def test_checkpoint_holds_all_that_a_reader_may_ask(trained):
     model, folder = trained
-    weights, record = stored(TINY, folder)
-    assert_same_weights(weights, model.state_dict())
-    assert Run(**{k: tuple(v) if isinstance(v, list) else v for k, v in record["run"].items()}) == TINY
-    assert record["configuration_hash"] == training.configuration_hash(TINY)
-    assert len(record["history"]["loss"]) == len(record["history"]["val_gmse"]) == 3
-    assert record["seconds_per_epoch"] > 0
-    assert record["versions"]["torch"].startswith("2.")
-    assert not training.files(TINY, folder)[2].exists()
-    assert training.state_of(TINY, folder) == "trained"
+    _, record = stored(folder)
+    assert record["name"] == "toy"
+    assert record["configuration"] == CONFIGURATION
+    assert record["n_parameters"] == 10 + 110
+    assert {len(values) for values in record["history"].values()} == {4}
+    assert record["history"].keys() == {"loss", "val_gmse", "seconds"}
+    assert record["seconds"] == round(sum(record["history"]["seconds"]), 2)
+    assert record["seconds_per_epoch"] == round(sum(record["history"]["seconds"]) / 4, 4)
+    assert record["versions"].keys() == {*training.LIBRARIES, "python"}
+    assert record["versions"]["torch"] == torch.__version__
+    assert record == training.read_record(folder / "toy", CONFIGURATION)
+    assert sorted(path.name for path in folder.iterdir()) == ["toy.json", "toy.safetensors"]
+    assert training.state_of(folder / "toy", CONFIGURATION) == "trained"
+    assert not model.training
 
 
-def test_loaded_model_is_the_trained_one(trained):
+def test_the_model_has_exactly_the_stored_weights(trained):
+    """Half precision where the model asks for it, in the file and in the model itself; single precision elsewhere."""
     model, folder = trained
-    y, _ = training.sample_pairs(TINY, "test", 5)
-    assert torch.equal(training.load(TINY, folder=folder).predict(y), model.predict(y))
+    weights, _ = stored(folder)
+    assert {name: t.dtype for name, t in weights.items()} == {
+        "theta": torch.float32,
+        "map.weight": torch.float16,
+        "map.bias": torch.float16,
+    }
+    assert all(p.dtype == torch.float32 for p in model.parameters())
+    assert_same_weights({name: t.float() for name, t in weights.items()}, model.state_dict())
+    assert not torch.equal(weights["theta"].half().float(), weights["theta"])  # theta has digits that would be lost
+
+
+def test_a_weight_beyond_half_precision_stays_in_single(tmp_path):
+    model = Toy()
+    model.map.weight.data[0, 0] = 1e5
+    history = [{"loss": 1.0, "val_gmse": 1.0, "seconds": 1.0}]
+    training.save(tmp_path / "toy", model, history, CONFIGURATION)
+    weights, _ = stored(tmp_path)
+    assert weights["map.weight"].dtype == torch.float32
+    assert weights["map.weight"][0, 0] == 1e5
+    assert weights["map.bias"].dtype == torch.float16
+
+
+def test_a_loaded_model_is_the_trained_one(trained):
+    model, folder = trained
+    observations, _ = data("test", 5, 0)
+    loaded = training.load(folder / "toy", Toy(), CONFIGURATION)
+    assert not loaded.training
+    assert torch.equal(loaded.predict(observations), model.predict(observations))
+    again = fit(folder, source=None)  # loaded, not trained: there are no data
+    assert_same_weights(again.state_dict(), model.state_dict())
 
 
 def test_training_is_reproducible_and_learns(trained, tmp_path):
-    training.fit(TINY, folder=tmp_path, progress=False)
-    assert_same_weights(stored(TINY, tmp_path)[0], stored(TINY, trained[1])[0])
-    run = replace(TINY, model="unrolling", n_train=640, n_layers=10, epochs=8)
-    model = training.fit(run, folder=tmp_path, progress=False)
-    errors = stored(run, tmp_path)[1]["history"]["val_gmse"]
-    assert min(errors) < 0.6 * errors[0]
-    y, w = training.sample_pairs(run, "val", run.n_val)
-    assert gmse(model.predict(y), w).mean().item() == min(errors)  # the epoch that validated best is kept
+    fit(tmp_path)
+    assert_same_weights(stored(tmp_path)[0], stored(trained[1])[0])
+    here, there = (stored(folder)[1]["history"] for folder in (tmp_path, trained[1]))
+    assert here["loss"] == there["loss"]
+    assert here["val_gmse"] == there["val_gmse"]
+    assert here["val_gmse"][-1] < 0.7 * here["val_gmse"][0]
+    fit(tmp_path, schedule=replace(SCHEDULE, seed=4), retrain=True)
+    assert stored(tmp_path)[1]["history"]["loss"] != there["loss"]
 
 
-def test_splits_and_seeds_are_distinct_and_shared_between_models():
-    draw = lambda run, *args, **kw: training.sample_pairs(run, *args, **kw)[0]  # noqa: E731
-    sets = [draw(TINY, split, 4, epoch=e) for split in training.SPLITS for e in (0, 1)]
-    assert all(not torch.equal(a, b) for i, a in enumerate(sets) for b in sets[:i])
-    other = replace(TINY, model="unrolling", seed=1)
-    assert torch.equal(draw(TINY, "test", 4), draw(other, "test", 4))
-    assert not torch.equal(draw(TINY, "train", 4), draw(other, "train", 4))
+def test_the_best_epoch_is_kept_or_the_last(tmp_path):
+    """With a growing rate the last epoch is not the best."""
+    schedule = replace(SCHEDULE, epochs=6, lr=0.02, decay=2.5)
+    observations, w = data("val", schedule.n_val, 0)
+    for model, pick in ((BestToy(), min), (Toy(), lambda errors: errors[-1])):
+        fit(tmp_path, model, schedule=schedule, retrain=True)
+        errors = stored(tmp_path)[1]["history"]["val_gmse"]
+        assert errors[-1] > 1.1 * min(errors)
+        assert gmse(model.predict(observations), w).mean().item() == pytest.approx(pick(errors), rel=5e-3)
 
 
-def test_a_killed_run_resumes_and_ends_bit_equal(tmp_path):
-    """A real SIGKILL at three moments, then the same command again."""
-    run = Run("l2g", "BA", n_nodes=8, n_layers=3, n_train=64, n_val=16, epochs=60)
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    training.fit(run, folder=whole, progress=False)
-    program = (
-        "import sys; from pathlib import Path; from helpers import training; from helpers.runs import Run;"
-        f"training.SAVE_EVERY = 0; training.fit({run!r}, folder=Path(sys.argv[1]), progress=False)"
-    )
-    command = [sys.executable, "-c", program, str(killed)]
-    resume = training.files(run, killed)[2]
-    seen = 0
-    for _ in range(3):
-        process = subprocess.Popen(command, cwd=paths.ROOT)
-        before = resume.stat().st_mtime_ns if resume.exists() else 0
-        while process.poll() is None and not (resume.exists() and resume.stat().st_mtime_ns != before):
-            time.sleep(0.005)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        seen += resume.exists()
-    assert seen >= 1
-    assert training.state_of(run, killed) in ("started", "trained")
-    subprocess.run(command, cwd=paths.ROOT, check=True)
-    a, record_a = stored(run, whole)
-    b, record_b = stored(run, killed)
-    assert_same_weights(a, b)
+def test_the_best_weights_survive_an_interruption(tmp_path, monkeypatch):
+    """The best epoch lies before the interruption, so that its weights must be in the resume file."""
+    monkeypatch.setattr(training, "SAVE_EVERY", -1)
+    schedule = replace(SCHEDULE, epochs=6, lr=0.02, decay=2.5)
+    whole = fit(tmp_path, BestToy(), schedule=schedule)
+    monkeypatch.setattr(training, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path, BestToy(), schedule=schedule, retrain=True)
+    monkeypatch.undo()
+    training.files(tmp_path / "toy")[1].unlink()
+    resumed = fit(tmp_path, BestToy(), schedule=schedule)
+    assert_same_weights(whole.state_dict(), resumed.state_dict())
+
+
+def test_validation_compares_with_the_labels_of_a_model(tmp_path):
+    class Signs(Toy):
+        def labels(self, w):
+            return (w > 1).to(w)
+
+    model = Signs()
+    fit(tmp_path, model)
+    observations, w = data("val", SCHEDULE.n_val, 0)
+    error = gmse(model.predict(observations), (w > 1).to(w)).mean().item()
+    assert stored(tmp_path)[1]["history"]["val_gmse"][-1] == pytest.approx(error, rel=5e-3)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_stream_has_new_graphs_in_each_epoch(tmp_path, stream):
+    calls = []
+
+    def source(split, n, epoch):
+        calls.append((split, n, epoch))
+        return data(split, n, epoch)
+
+    fit(tmp_path, schedule=replace(SCHEDULE, stream=stream), source=source)
+    assert [call for call in calls if call[0] == "val"] == [("val", 6, 0)]
+    assert [call for call in calls if call[0] == "train"] == [("train", 20, k) for k in range(4 if stream else 1)]
+
+
+def test_an_epoch_takes_every_graph_once_in_an_order_of_its_own():
+    """Also: the rate decays, and the mean loss is over graphs, not over batches of unequal size."""
+    seen = []
+
+    class Watch(Toy):
+        def loss(self, prepared, w, generator=None):
+            seen.append(w[:, 0].tolist())
+            assert torch.equal(prepared[:, 0], 2 * w[:, 0])
+            assert self.training
+            return 0 * self.theta.sum() + w[:, 0].mean()
+
+    w = torch.arange(20.0)[:, None].expand(20, N_EDGES)
+    model = Watch()
+    optimiser = torch.optim.SGD(model.parameters())
+    for epoch in (0, 2):
+        loss = training._train_epoch(model, optimiser, SCHEDULE, 2 * w, w, epoch)
+        assert loss == pytest.approx(9.5)
+        assert optimiser.param_groups[0]["lr"] == 0.05 * 0.5**epoch
+        assert not model.training
+    assert [len(batch) for batch in seen] == 2 * [8, 8, 4]
+    first, second = (np.concatenate(batches) for batches in (seen[:3], seen[3:]))
+    assert sorted(first) == sorted(second) == list(range(20))
+    assert list(first) != list(second)
+    assert list(first) != list(range(20))
+
+
+def test_random_numbers_are_those_the_checkpoints_were_trained_with():
+    assert training.SPLITS == ("train", "val", "test")
+    assert training._epoch_seed(0, 0) == 3291213472928352369
+    assert training._epoch_seed(0, 1) == 2122545592250308646
+    assert training._epoch_seed(3, 7) == 2532036506714696957
+
+
+def test_the_optimiser_is_the_one_the_checkpoints_were_trained_with():
+    """Another of Adam's implementations adds up in another order."""
+    model = Toy()
+    optimiser = training._adam(model, SCHEDULE)
+    assert type(optimiser) is torch.optim.Adam
+    assert optimiser.defaults["fused"]
+    assert optimiser.defaults["lr"] == 0.05
+    assert sum(p.numel() for p in optimiser.param_groups[0]["params"]) == 120
+
+
+def test_one_thread_trains_and_the_others_are_given_back(tmp_path):
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        model = fit(tmp_path)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert model.n_threads == 1
+
+
+@pytest.mark.parametrize("bound", [0.0, 1.5])
+def test_one_wild_gradient_does_not_spoil_a_step(bound):
+    """Each parameter's gradient is cut to the bound, by its own norm."""
+
+    class Wild(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(2))
+            self.max_gradient = bound
+
+        def loss(self, prepared, w, generator=None):
+            return (1e6 * self.a + 0.1 * self.b).sum()
+
+    model = Wild()
+    optimiser = torch.optim.SGD(model.parameters())
+    training._train_epoch(model, optimiser, replace(SCHEDULE, lr=1.0), torch.zeros(8, 1), torch.zeros(8, 1), 0)
+    length = 2**0.5 * 1e6
+    assert model.a.norm().item() == pytest.approx(bound or length, rel=1e-4)
+    assert model.b.norm().item() == pytest.approx(0.1 * 2**0.5, rel=1e-4)  # short enough as it is
+
+
+@pytest.mark.parametrize("part, one", [("loss", ()), ("predict", (1, 2))])
+def test_divergence_is_said(tmp_path, part, one):
+    """One entry of the predictions is enough."""
+    model = Toy()
+    answer = getattr(model, part)
+
+    def spoil(*args):
+        result = answer(*args).clone()
+        result[one] = torch.nan
+        return result
+
+    setattr(model, part, spoil)
+    with pytest.raises(FloatingPointError, match=r"epoch 1: lower lr=0\.05"):
+        fit(tmp_path, model)
+
+
+@pytest.mark.parametrize("name", ["epochs", "batch_size", "n_train", "n_val"])
+def test_a_schedule_of_nothing_is_refused(name):
+    with pytest.raises(ValueError, match=f"{name}=0"):
+        replace(SCHEDULE, **{name: 0})
+    assert replace(SCHEDULE, **{name: 1})
+
+
+def test_everything_moves_to_the_device_but_random_numbers(tmp_path):
+    """No GPU is needed: tensors of the device "meta" have shapes only, and tell where they are."""
+
+    class Somewhere(Toy):
+        def prepare(self, observations):
+            return super().prepare(observations).cpu()
+
+        def loss(self, prepared, w, generator=None):
+            assert {prepared.device.type, w.device.type, self.theta.device.type} == {"meta"}
+            assert generator.device.type == "cpu"
+            assert len(prepared) == len(w) == SCHEDULE.batch_size
+            raise ConnectionAbortedError("seen")
+
+    with pytest.raises(ConnectionAbortedError, match="seen"):
+        fit(tmp_path, Somewhere(), device="meta")
+
+
+def test_validation_happens_on_the_device(tmp_path, monkeypatch):
+    class Somewhere(Toy):
+        def predict(self, observations):
+            assert observations.moments.device.type == "meta"
+            raise ConnectionAbortedError("seen")
+
+    monkeypatch.setattr(training, "_train_epoch", lambda *_: 0.0)
+    with pytest.raises(ConnectionAbortedError, match="seen"):
+        fit(tmp_path, Somewhere(), device="meta")
+
+
+def test_a_model_is_loaded_to_its_device(trained):
+    _, folder = trained
+    assert training.load(folder / "toy", Toy(), device="meta").theta.device.type == "meta"
+    assert fit(folder, device="meta").theta.device.type == "meta"
+
+
+# --- what training costs -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [1, 0.5, 2])
+def test_seconds_are_per_step_really_taken(monkeypatch, share):
+    """The data may answer with fewer or more graphs than asked for; a step takes 3 seconds by this clock."""
+    clock = Clock(monkeypatch)
+
+    class Slow(Toy):
+        def loss(self, *args):
+            clock.now += 3
+            return super().loss(*args)
+
+    model = Slow()
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+    asked = []
+
+    def source(split, n, epoch):
+        asked.append((split, n, epoch))
+        return data(split, int(share * n), epoch)
+
+    assert training.step_seconds(model, source, SCHEDULE, steps=5) == 3
+    assert asked == [("train", 40, 0)]
+    assert training.expected_seconds(model, source, SCHEDULE, steps=4) == pytest.approx(3 * share * 4 * 20 / 8)
+    assert asked[1:] == [("train", 32, 0)]
+    assert_same_weights(model.state_dict(), before)
+
+
+def test_seconds_of_a_last_smaller_step_count(monkeypatch):
+    clock = Clock(monkeypatch)
+
+    class Slow(Toy):
+        def loss(self, *args):
+            clock.now += 3
+            return super().loss(*args)
+
+    assert training.step_seconds(Slow(), lambda split, n, epoch: data(split, n + 1, epoch), SCHEDULE, steps=2) == 3
+
+
+def test_the_history_has_the_seconds_of_each_epoch(tmp_path, monkeypatch):
+    clock = Clock(monkeypatch)
+
+    class Slow(Toy):
+        def predict(self, observations):
+            clock.now += 1.25004
+            return super().predict(observations)
+
+    fit(tmp_path, Slow())
+    record = stored(tmp_path)[1]
+    assert record["history"]["seconds"] == [1.25] * 4  # to four digits
+    assert record["seconds"] == 5.0
+    assert record["seconds_per_epoch"] == 1.25
+
+
+def test_progress_is_saved_every_few_seconds_and_in_the_end(tmp_path, monkeypatch):
+    clock = Clock(monkeypatch)
+    epochs = []
+
+    class Slow(Toy):
+        def predict(self, observations):
+            clock.now += 0.8
+            return super().predict(observations)
+
+    save = training._save_progress
+
+    def count(path, configuration, model, optimiser, history, best):
+        epochs.append(len(history))
+        save(path, configuration, model, optimiser, history, best)
+
+    monkeypatch.setattr(training, "_save_progress", count)
+    fit(tmp_path, Slow(), schedule=replace(SCHEDULE, epochs=8))
+    assert epochs == [3, 6, 8]
+
+
+# --- interruptions -------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_training_resumes_and_ends_bit_equal(trained, tmp_path):
+    """A real SIGKILL in the middle of the third epoch."""
+    program = f"""
+import os, signal, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import test_training as t
+t.training.SAVE_EVERY = -1
+model, steps = t.Toy(), iter(range(100))
+loss = model.loss
+def die(*args):
+    if next(steps) == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return loss(*args)
+model.loss = die
+t.fit(t.Path(sys.argv[1]), model)
+"""
+    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=paths.ROOT, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "started"
+    with safe_open(training.files(tmp_path / "toy")[2], "pt") as file:
+        assert len(json.loads(file.metadata()["history"])) == 2
+    fit(tmp_path)
+    assert_same_weights(stored(tmp_path)[0], stored(trained[1])[0])
     for key in ("loss", "val_gmse"):
-        assert record_a["history"][key] == record_b["history"][key]
+        assert stored(tmp_path)[1]["history"][key] == stored(trained[1])[1]["history"][key]
+    assert not training.files(tmp_path / "toy")[2].exists()
+
+
+def test_only_the_epochs_that_are_left_are_trained(cut_off, tmp_path):
+    class Watch(Toy):
+        steps = 0
+
+        def loss(self, *args):
+            self.steps += 1
+            return super().loss(*args)
+
+    model = fit(tmp_path, Watch())
+    assert model.steps == 2 * 3
+    assert len(stored(tmp_path)[1]["history"]["loss"]) == 4
 
 
 def test_a_kill_between_weights_and_sidecar_loses_nothing(trained, tmp_path, monkeypatch):
@@ -119,177 +500,195 @@ def test_a_kill_between_weights_and_sidecar_loses_nothing(trained, tmp_path, mon
 
     monkeypatch.setattr(paths, "write_atomically", dies_at_the_sidecar)
     with pytest.raises(KeyboardInterrupt):
-        training.fit(TINY, folder=tmp_path, progress=False)
+        fit(tmp_path)
     monkeypatch.undo()
-    assert training.state_of(TINY, tmp_path) == "started"
-    training.fit(TINY, folder=tmp_path, progress=False)
-    assert_same_weights(stored(TINY, tmp_path)[0], stored(TINY, trained[1])[0])
+    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "started"
+    fit(tmp_path)
+    assert_same_weights(stored(tmp_path)[0], stored(trained[1])[0])
 
 
-def test_interrupted_write_keeps_the_old_file(tmp_path, monkeypatch):
-    target = tmp_path / "file"
-    paths.write_atomically(target, b"old")
-    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        paths.write_atomically(target, b"new")
-    assert target.read_bytes() == b"old"
-    assert [*tmp_path.iterdir()] == [target]
+def test_a_training_again_that_was_cut_off_resumes(copied, tmp_path, cut_off):
+    """`cut_off` lies beside a finished checkpoint here: without `retrain` that one counts, with it the rest is done."""
+    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "trained"
+    steps = []
+
+    class Watch(Toy):
+        def loss(self, *args):
+            steps.append(1)
+            return super().loss(*args)
+
+    fit(tmp_path, Watch())
+    assert steps == []
+    fit(tmp_path, Watch(), retrain=True)
+    assert len(steps) == 2 * 3
 
 
-def test_missing_checkpoint_says_how_to_train(tmp_path):
-    with pytest.raises(FileNotFoundError, match=f"helpers.runs train {TINY.name}"):
-        training.load(TINY, folder=tmp_path)
-    assert training.state_of(TINY, tmp_path) == "missing"
+# --- damage --------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_checkpoint_is_said(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"toy\.safetensors is missing: train it first"):
+        training.load(tmp_path / "toy", Toy())
+    assert training.state_of(tmp_path / "toy") == "missing"
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_half_a_checkpoint_is_refused_with_advice_that_works(copied, tmp_path, which):
+    copied[which].unlink()
+    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "stale"
+    with pytest.raises(CheckpointError, match=rf"{copied[which].name} is missing.*retrain=True"):
+        training.load(tmp_path / "toy", Toy())
+    with pytest.raises(CheckpointError, match="retrain=True"):
+        fit(tmp_path)
+    fit(tmp_path, retrain=True)
+    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "trained"
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-7], lambda b: b[:100] + b"x" + b[101:], lambda b: b""])
-def test_damaged_weights_are_refused(trained, tmp_path, damage):
-    weights, _, _ = copy(trained[1], tmp_path)
-    weights.write_bytes(damage(weights.read_bytes()))
-    with pytest.raises(training.CheckpointError, match="truncated, corrupt"):
-        training.load(TINY, folder=tmp_path)
-    assert training.state_of(TINY, tmp_path) == "stale"
-    with pytest.raises(training.CheckpointError, match="--retrain"):
-        training.fit(TINY, folder=tmp_path, progress=False)
+def test_damaged_weights_are_refused(copied, tmp_path, damage):
+    copied[0].write_bytes(damage(copied[0].read_bytes()))
+    with pytest.raises(CheckpointError, match="truncated, corrupt"):
+        training.load(tmp_path / "toy", Toy(), CONFIGURATION)
+    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "stale"
+    with pytest.raises(CheckpointError, match="retrain=True"):
+        fit(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff\xfe"])
-def test_damaged_sidecars_are_refused(trained, tmp_path, content):
-    _, sidecar, _ = copy(trained[1], tmp_path)
-    sidecar.write_bytes(content)
-    with pytest.raises(training.CheckpointError, match="not a readable sidecar"):
-        training.load(TINY, folder=tmp_path)
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"{}", b"\xff\xfe", b"null", b'"text"', b"3"]
+    + [
+        json.dumps({"configuration": {}, "weights_sha256": "", "history": {}, "seconds": 1} | change).encode()
+        for change in ({"configuration": []}, {"weights_sha256": 1}, {"history": []}, {"seconds": "1"}, {"seconds": -1})
+    ],
+)
+def test_damaged_sidecars_are_refused(copied, tmp_path, content):
+    copied[1].write_bytes(content)
+    for read in (training.read_sidecar, training.read_record):
+        with pytest.raises(CheckpointError, match="not a readable sidecar"):
+            read(tmp_path / "toy")
+    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "stale"
 
 
-def test_checkpoint_of_another_configuration_is_refused(trained, tmp_path):
-    _, sidecar, _ = copy(trained[1], tmp_path)
+def test_a_checkpoint_of_another_configuration_is_refused(copied, tmp_path):
+    other = {"lr": 0.1, "arguments": {"width": [3, 5], "new": None}, "empty": {}}
+    text = (
+        r"arguments\.new: nothing there, None here, arguments\.width: \[3, 4\] there, \[3, 5\] here, "
+        r"empty: nothing there, \{\} here, lr: 0\.05 there, 0\.1 here"
+    )
+    with pytest.raises(CheckpointError, match=text):
+        training.load(tmp_path / "toy", Toy(), other)
+    assert training.state_of(tmp_path / "toy", other) == "stale"
+    assert training.state_of(tmp_path / "toy") == "trained"  # whatever it was trained with
+    assert training.state_of(tmp_path / "toy", CONFIGURATION | {"arguments": {"width": (3, 4)}}) == "trained"
+    fit(tmp_path, configuration=other, retrain=True)
+    assert training.state_of(tmp_path / "toy", other) == "trained"
+
+
+def test_foreign_weights_with_a_matching_sidecar_are_refused(copied, tmp_path):
+    weights, sidecar, _ = copied
+    save_file({"theta": torch.zeros(3)}, weights)
     record = json.loads(sidecar.read_text())
-    record["configuration"]["lr"] = 0.5
+    record["weights_sha256"] = sha256(weights.read_bytes()).hexdigest()
     sidecar.write_text(json.dumps(record))
-    with pytest.raises(training.CheckpointError, match=r"lr: 0\.5 there, the default here"):
-        training.load(TINY, folder=tmp_path)
-    training.fit(TINY, folder=tmp_path, progress=False, retrain=True)
-    assert training.state_of(TINY, tmp_path) == "trained"
-
-
-def test_foreign_weights_with_a_matching_sidecar_are_refused(trained, tmp_path):
-    import hashlib
-
-    weights, sidecar, _ = copy(trained[1], tmp_path)
-    other = replace(TINY, model="unrolling")
-    training.fit(other, folder=tmp_path / "other", progress=False)
-    weights.write_bytes(training.files(other, tmp_path / "other")[0].read_bytes())
-    record = json.loads(sidecar.read_text())
-    record["weights_sha256"] = hashlib.sha256(weights.read_bytes()).hexdigest()
+    with pytest.raises(CheckpointError, match="does not fit Toy"):
+        training.load(tmp_path / "toy", Toy(), CONFIGURATION)
+    weights.write_bytes(b"no tensors")
+    record["weights_sha256"] = sha256(b"no tensors").hexdigest()
     sidecar.write_text(json.dumps(record))
-    with pytest.raises(training.CheckpointError, match="does not fit"):
-        training.load(TINY, folder=tmp_path)
+    with pytest.raises(CheckpointError, match="does not fit Toy"):
+        training.load(tmp_path / "toy", Toy(), CONFIGURATION)
+
+
+def assert_resume_file_refused(folder, resume, match):
+    """Refused and left as it is; a training from the start may replace it."""
+    content = resume.read_bytes()
+    assert training.state_of(folder / "toy", CONFIGURATION) == "started"
+    with pytest.raises(CheckpointError, match=match):
+        fit(folder)
+    assert resume.read_bytes() == content
+    fit(folder, retrain=True)
+    assert len(stored(folder)[1]["history"]["loss"]) == 4
+
+
+@pytest.mark.parametrize("place", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
+def test_a_flipped_bit_in_a_resume_file_is_noticed(cut_off, tmp_path, place):
+    content = bytearray(cut_off.read_bytes())
+    content[int(place * (len(content) - 1))] ^= 4
+    cut_off.write_bytes(content)
+    assert_resume_file_refused(tmp_path, cut_off, "toy.resume.safetensors is truncated or corrupt.*delete it")
 
 
 @pytest.mark.parametrize("content", [b"", b"0" * 200])
-def test_damaged_resume_file_is_refused(tmp_path, content):
-    resume = training.files(TINY, tmp_path)[2]
+def test_a_file_that_is_no_resume_file_is_refused(tmp_path, content):
+    resume = training.files(tmp_path / "toy")[2]
     resume.write_bytes(content)
-    with pytest.raises(training.CheckpointError, match="delete it"):
-        training.fit(TINY, folder=tmp_path, progress=False)
-    assert resume.read_bytes() == content
+    assert_resume_file_refused(tmp_path, resume, "truncated or corrupt.*delete it")
 
 
-def test_resume_file_of_another_configuration_is_refused(tmp_path):
-    model = training.build(TINY)
-    training._save_progress(TINY, tmp_path, model, torch.optim.Adam(model.parameters()), [], {})
-    other = replace(TINY, lr=0.5)
-    training.files(TINY, tmp_path)[2].rename(training.files(other, tmp_path)[2])
-    with pytest.raises(training.CheckpointError, match="another configuration"):
-        training.fit(other, folder=tmp_path, progress=False)
+def rewrite(resume, change, signed):
+    """Change a resume file's metadata; `signed` gives it a digest to match."""
+    with safe_open(resume, "pt") as file:
+        metadata, tensors = file.metadata(), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    change(metadata, tensors)
+    if signed:
+        metadata.pop("sha256")
+        metadata["sha256"] = training._digest(tensors, metadata)
+    save_file(tensors, resume, metadata)
 
 
-def test_divergence_is_said(tmp_path):
-    with pytest.raises(FloatingPointError, match="lower lr=10000"):
-        training.fit(replace(TINY, model="unrolling", lr=1e4), folder=tmp_path, progress=False)
+@pytest.mark.parametrize("name", ["configuration", "history", "sha256", None])
+def test_a_resume_file_without_its_metadata_is_refused(cut_off, tmp_path, name):
+    if name is None:
+        save_file(load_file(cut_off), cut_off)
+    else:
+        rewrite(cut_off, lambda metadata, _: metadata.pop(name), signed=name != "sha256")
+    assert_resume_file_refused(tmp_path, cut_off, "truncated or corrupt.*delete it")
 
 
-def test_one_wild_gradient_does_not_spoil_a_step():
-    run = Run("unrolling", "BA", n_nodes=6, n_layers=3, n_train=8, batch_size=8)
-    y, w = training.sample_pairs(run, "train", 8)
-    steps = {}
-    for bound in (1.0, 0.0):
-        model = Unrolling(3, n_nodes=6, max_gradient=bound)
-        before = model.theta.detach().clone()
-        training._train_epoch(run, model, torch.optim.SGD(model.parameters(), lr=run.lr), (y, 1e-3 * w), 0)
-        steps[bound] = (model.theta.detach() - before).norm().item()
-    assert steps[1.0] == pytest.approx(run.lr, rel=1e-4)  # the gradient was longer, and cut to length 1
-    assert steps[0.0] > 100 * run.lr
+def test_every_part_of_a_resume_file_is_under_its_digest():
+    tensors, metadata = {"a": torch.zeros(2), "b": torch.ones(2)}, {"history": "[]"}
+    others = [
+        ({"a": torch.zeros(2), "b": torch.tensor([1.0, 2.0])}, metadata),
+        ({"a": torch.ones(2), "b": torch.zeros(2)}, metadata),
+        ({"a": torch.zeros(2), "c": torch.ones(2)}, metadata),
+        ({"a": torch.zeros(1, 2), "b": torch.ones(2)}, metadata),
+        ({"a": torch.zeros(2, dtype=torch.int32), "b": torch.ones(2)}, metadata),
+        (tensors, {"history": "[1]"}),
+    ]
+    digests = {training._digest(*pair) for pair in [(tensors, metadata), *others]}
+    assert len(digests) == 1 + len(others)
+    assert training._digest(dict(reversed(tensors.items())), metadata) == training._digest(tensors, metadata)
 
 
-def test_step_seconds_measures_and_trains_nothing():
-    run = Run("unrolling", "BA", n_nodes=6, n_layers=2, n_train=64)
-    assert 0 < training.step_seconds(run, steps=2) < 5
+def test_a_resume_file_of_another_configuration_is_refused(cut_off, tmp_path):
+    def change(metadata, _):
+        metadata["configuration"] = json.dumps(CONFIGURATION | {"lr": 0.1})
+
+    rewrite(cut_off, change, signed=True)
+    assert_resume_file_refused(tmp_path, cut_off, "belongs to another configuration: delete it")
 
 
-def test_unknown_model_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="model='x'"):
-        training.fit(replace(TINY, model="x"), folder=tmp_path)
+def test_a_resume_file_of_another_model_is_refused(cut_off, tmp_path):
+    rewrite(cut_off, lambda _, tensors: tensors.pop("model.theta"), signed=True)
+    with pytest.raises(CheckpointError, match=r"does not fit Toy .*: delete it"):
+        fit(tmp_path)
 
 
-def test_load_or_train_says_the_price_first(tmp_path, capsys):
-    training.load_or_train(TINY, folder=tmp_path)
-    assert "training takes about" in capsys.readouterr().out
-    training.load_or_train(TINY, folder=tmp_path)
-    assert capsys.readouterr().out == ""
+def test_two_trainings_at_once_do_not_disturb_each_other(trained, tmp_path, monkeypatch):
+    """The second starts and ends while the first is in its first epoch; both write the same files."""
+    model = Toy()
+    predict = model.predict
+    nested = []
 
+    def train_another_first(observations):
+        if not nested:
+            nested.append(True)
+            fit(tmp_path)
+        return predict(observations)
 
-# --- names, registry, command line ---------------------------------------------------------------------------------
-
-
-def test_names_are_readable_unique_and_say_what_differs():
-    assert Run("l2g", "BA").name == "l2g-ba-m20-t20"
-    named = Run("unrolling", "SBM", lr=1e-4, decay=1.0, shuffle=True, params=(("p_in", 0.9),))
-    assert named.name == "unrolling-sbm-m20-t20-shuffle-p_in0.9-lr0.0001-decay1"
-    assert all(name == run.name for name, run in RUNS.items())
-    assert hash(named) == hash(replace(named))
-
-
-def test_pattern_without_match_is_refused(capsys):
-    with pytest.raises(SystemExit) as end:
-        runs.main(["status", "nothing-*"])
-    assert end.value.code == 2
-    assert "nothing-*" in capsys.readouterr().err
-
-
-@pytest.fixture
-def sweep(monkeypatch, tmp_path):
-    chosen = {run.name: run for run in (replace(TINY, seed=s, model="unrolling") for s in range(4))}
-    monkeypatch.setattr(runs, "RUNS", chosen)
-    monkeypatch.setattr(paths, "CHECKPOINTS", tmp_path)
-    return [*chosen.values()]
-
-
-def test_train_command_trains_what_is_missing_in_parallel(sweep, tmp_path, capsys):
-    assert sorted(runs.train(sweep[:2], n_jobs=2, folder=tmp_path)) == sorted(run.name for run in sweep[:2])
-    runs.main(["status"])
-    out = capsys.readouterr().out
-    assert out.count("trained  ") == 2
-    assert out.count("missing  ") == 2
-    runs.main(["train", "*seed3"])
-    assert "1 of 1 runs to train" in capsys.readouterr().out
-    assert training.state_of(sweep[3]) == "trained"
-    runs.main(["list"])
-    assert capsys.readouterr().out.split() == [run.name for run in sweep]
-
-
-def test_a_dask_cluster_survives_the_loss_of_a_worker(tmp_path):
-    """A real scheduler and two worker processes; one is killed while it trains."""
-    distributed = pytest.importorskip("distributed")
-    slow = [Run("unrolling", "BA", n_nodes=8, n_layers=3, n_train=64, n_val=16, epochs=60, seed=s) for s in range(4)]
-    there, here = tmp_path / "there", tmp_path / "here"
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
-        names = runs.train(slow, scheduler=cluster.scheduler_address, folder=there)
-        finished = [next(names)]  # the sweep is under way
-        victim = next(iter(cluster.workers.values())).process.pid
-        os.kill(victim, signal.SIGKILL)
-        finished += names
-    assert sorted(finished) == sorted(run.name for run in slow)
-    for run in slow:
-        training.fit(run, folder=here, progress=False)
-        assert_same_weights(stored(run, here)[0], stored(run, there)[0])
+    model.predict = train_another_first
+    monkeypatch.setattr(training, "SAVE_EVERY", -1)
+    fit(tmp_path, model)
+    assert_same_weights(stored(tmp_path)[0], stored(trained[1])[0])
+    assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]

@@ -1,1 +1,1 @@
-"""Learned baselines the paper compares with, one file each."""
+"""The methods that the paper compares with, one file each."""

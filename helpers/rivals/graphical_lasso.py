@@ -5,13 +5,16 @@ import torch
 from sklearn.covariance import GraphicalLassoCV
 
 from ..graphs import to_vector
-from .glad import ThetaEigen
+from .glad import ThetaEigen, identity
+
+RELAXATION = 1.6  # of ADMM, between 1 and 2
+IMBALANCE = 5.0  # ratio of the two residuals from which on the penalty rho of ADMM is changed
 
 
 def graphical_lasso(X, **options):
     """|partial correlations| (E,) float64 of signals X (n_signals, m), penalty by 5-fold cross-validation.
 
-    `options` go to scikit-learn's GraphicalLassoCV.
+    `options` go to scikit-learn's GraphicalLassoCV. It runs on the CPU, and so the answer is there.
     """
     X = np.asarray(X, dtype=np.float64)
     if X.ndim != 2 or X.shape[1] < 3:
@@ -27,44 +30,70 @@ def partial_correlations(P):
     return to_vector(d[..., :, None] * P * d[..., None, :]).abs()
 
 
-@torch.no_grad()
-def precision(S, alpha, *, tol=1e-4, n_iter=2000):
-    """argmin of tr(S Z) - logdet Z + alpha sum over i != j of |Z_ij|, for second moments S (..., m, m); exact zeros.
+def from_moments(observations, alpha):
+    """|partial correlations| (..., E) of the graphical lasso, from observations or second moments S (..., m, m)."""
+    return partial_correlations(precision(observations, alpha))
 
-    ADMM, whose first step is GLAD's; all matrices at once, and sound where coordinate descent meets companies that
-    are almost copies of each other. `tol` bounds the relative primal and dual residuals.
+
+@torch.no_grad()
+def precision(observations, alpha, *, tol=1e-4, n_iter=2000):
+    """argmin of tr(S Z) - logdet Z + alpha sum over i != j of |Z_ij|: (..., m, m) float64, with exact zeros.
+
+    ADMM, whose first step is GLAD's, on all matrices at once and on their device. It is sound where coordinate descent
+    fails, on nodes that are almost copies of each other.
+
+    Parameters
+    ----------
+    observations : Observations, or second moments S (..., m, m)
+    alpha : penalty, positive
+    tol : bound on the relative primal and dual residuals, or FloatingPointError after `n_iter` iterations
     """
-    S = torch.as_tensor(S, dtype=torch.float64)
+    S = _moments(observations)
     if not alpha > 0:
         raise ValueError(f"alpha={alpha}: a positive penalty is needed")
-    norm = lambda M: torch.linalg.matrix_norm(M, keepdim=True)  # noqa: E731
-    eye = torch.eye(S.shape[-1], dtype=S.dtype)
-    Z = torch.diag_embed(1 / (S.diagonal(dim1=-2, dim2=-1) + alpha))
-    U, rho = torch.zeros_like(S), S.new_ones(*S.shape[:-2], 1, 1)
+    off_diagonal = 1 - identity(S)
+    variances = S.diagonal(dim1=-2, dim2=-1)
+    Z = torch.diag_embed(1 / (variances + alpha))
+    U = torch.zeros_like(S)  # the scaled dual variable
+    rho = variances.mean(-1)[..., None, None].square()  # has the unit of S^2, so that no unit matters
     for k in range(n_iter):
-        Theta, old = ThetaEigen.apply(S / rho - Z + U, 4 / rho), Z
-        X = 1.6 * Theta - 0.6 * Z + U  # over-relaxed
-        Z = X.sign() * (X.abs() - alpha / rho * (1 - eye)).relu()
+        Z_old = Z
+        Theta = ThetaEigen.apply(S / rho - Z + U, 4 / rho)
+        X = RELAXATION * Theta + (1 - RELAXATION) * Z + U
+        Z = X.sign() * (X.abs() - alpha / rho * off_diagonal).relu()
         U = X - Z
-        primal, dual = norm(Theta - Z) / norm(Z), rho * norm(Z - old) / norm(S)
-        if max(primal.max(), dual.max()) < tol:
+        primal = _norm(Theta - Z) / _norm(Z)
+        dual = rho * _norm(Z - Z_old) / _norm(S)
+        worst = torch.maximum(primal, dual).max()
+        if worst < tol:
             return Z
-        if k % 10 == 9:  # keep the residuals in balance
-            factor = 1 + (primal > 5 * dual).to(S) - 0.5 * (dual > 5 * primal).to(S)
-            rho, U = rho * factor, U / factor
-    raise FloatingPointError(f"residuals above tol={tol:g} after {n_iter} iterations: a larger alpha={alpha} is needed")
+        if k % 10 == 9:  # keep the residuals in balance: double or halve rho
+            factor = 1 + (primal > IMBALANCE * dual).to(S) - 0.5 * (dual > IMBALANCE * primal).to(S)
+            rho = rho * factor
+            U = U / factor
+    raise FloatingPointError(
+        f"relative residual {worst:.1e} above tol={tol:g} after {n_iter} iterations: "
+        f"allow more (n_iter=) or take a larger penalty than alpha={alpha}"
+    )
 
 
-def from_moments(S, alpha):
-    """|partial correlations| (..., E) of the graphical lasso for second moments S (..., m, m)."""
-    return partial_correlations(precision(S, alpha))
+def best_penalty(observations, held_out, alphas):
+    """The penalty whose fits give `held_out` the highest mean likelihood: a float out of `alphas`.
 
-
-def best_penalty(S, held_out, alphas):
-    """The penalty with which fits to S (n, m, m) give `held_out` (n, m, m) the highest mean likelihood: a float."""
+    observations, held_out : Observations, or second moments (n, m, m), of the same n graphs
+    """
+    S = _moments(held_out)
 
     def loss(alpha):
-        P = precision(S, alpha)
-        return ((held_out * P).sum((-2, -1)) - torch.logdet(P)).mean()
+        P = precision(observations, alpha)
+        return ((S * P).sum((-2, -1)) - torch.logdet(P)).mean()
 
     return min(alphas, key=loss)
+
+
+def _moments(observations):
+    return torch.as_tensor(getattr(observations, "moments", observations)).double()
+
+
+def _norm(A):
+    return torch.linalg.matrix_norm(A, keepdim=True)

@@ -1,0 +1,106 @@
+"""Candidate edges: the list of pairs that stands in for the complete graph on many thousand nodes.
+
+A half-vector has m(m-1)/2 entries, a real graph a few m. Here `edges` (2, E) lists the pairs that may become edges,
+found by nearest-neighbour search, and y, w (E,) live on that list: nothing of size m x m ever exists. Solvers and
+likelihood take such a list as `edges=` and `n_nodes=`. Everything here stays on the CPU.
+"""
+
+import math
+
+import numpy as np
+import torch
+from scipy.sparse import coo_array
+from sklearn.neighbors import NearestNeighbors
+
+from ..signals import DIFFERENCES_AT_ONCE, pair_distances
+
+EXACT_SEARCH = 10_000  # up to so many nodes all distances are looked at, in slices
+
+
+def candidate_edges(X, n_candidates, *, seed=0, n_jobs=1):
+    """Pairs of nodes worth a weight: each node with its `n_candidates` nearest, symmetrised.
+
+    Parameters
+    ----------
+    X : (n_signals, n_nodes), finite; the nodes, columns of X, are the points that are searched. Kept in single
+        precision if it comes so.
+    n_candidates : int, about three times the wished degree; a node may end up in more pairs, as a neighbour of others.
+    seed : of the approximate search (an inverted file of faiss), used above 10,000 nodes; below, the search is exact.
+    n_jobs : threads of the search.
+
+    Returns
+    -------
+    edges : (2, E) int64, edges[0] < edges[1], sorted by row, then column, each pair once
+    y : (E,) float64, mean over signals of (x_i - x_j)^2
+
+    Identical nodes are neighbours at y = 0, which is no problem for the solvers; more than `n_candidates` copies of one
+    node see only each other.
+    """
+    points = _points(X)
+    m = len(points)
+    if not 1 <= n_candidates <= m - 1:
+        raise ValueError(f"n_candidates={n_candidates}: between 1 and n_nodes - 1 = {m - 1}")
+    near = _search(points, n_candidates, seed, n_jobs)
+    own = near == np.arange(m)[:, None]  # among copies, a node need not find itself first, or at all
+    own[~own.any(1), -1] = True
+    i, column = np.nonzero(~own & (near >= 0))
+    j = near[i, column]
+    keys = np.unique(np.minimum(i, j) * m + np.maximum(i, j))
+    edges = np.stack(np.divmod(keys, m))
+    return torch.from_numpy(edges), pair_distances(points.T, edges)
+
+
+def _points(X):
+    """X (n_signals, m) as points (m, n_signals), each signal centred; or ValueError."""
+    X = np.asarray(X)
+    if X.ndim != 2 or X.shape[1] < 3:
+        raise ValueError(f"X has shape {X.shape}: (n_signals, n_nodes) with at least 3 nodes is needed")
+    bad = np.flatnonzero(~np.isfinite(X).all(0))
+    if len(bad):
+        raise ValueError(f"X has NaN or infinite values at {len(bad)} nodes, first {bad[:5].tolist()}: remove them")
+    if X.dtype != np.float32:
+        X = X.astype(np.float64, copy=False)
+    points = np.subtract(X.T, X.mean(1, dtype=np.float64), dtype=X.dtype, order="C")
+    if not points.any():
+        raise ValueError("X is constant over the nodes: such signals say nothing about a graph")
+    return points
+
+
+def _search(points, k, seed, n_jobs):
+    """The k + 1 points nearest to each, itself among them, (m, k + 1); -1 where the approximate search found fewer."""
+    m, n = points.shape
+    if m <= EXACT_SEARCH:
+        search = NearestNeighbors(n_neighbors=k + 1, algorithm="brute", n_jobs=n_jobs).fit(points)
+        return search.kneighbors(points, return_distance=False)
+    try:
+        import faiss  # an extra: only needed for so many nodes
+    except ImportError:
+        raise ImportError(f"a search among {m} nodes needs faiss: pip install 'l2g-reproduction[large]'") from None
+    faiss.omp_set_num_threads(n_jobs)
+    points = points.astype(np.float32, copy=False)
+    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(n), n, int(4 * math.sqrt(m)))
+    index.cp.seed = seed
+    index.cp.min_points_per_centroid = 1
+    index.cp.max_points_per_centroid = 64
+    index.nprobe = max(8, math.ceil(32 * k / math.sqrt(m)))  # of the cells, sqrt(m)/4 points each: 8k points or more
+    index.train(points)
+    index.add(points)
+    return index.search(points, k + 1)[1]
+
+
+def adjacency(w, edges, n_nodes):
+    """Symmetric sparse matrix (m, m) of the weights (E,) that are not zero."""
+    W = coo_array((np.asarray(w), tuple(np.asarray(edges))), shape=(n_nodes, n_nodes)).tocsr()
+    W.eliminate_zeros()
+    return W + W.T
+
+
+def estimate_memory(n_nodes, n_signals, n_candidates):
+    """Bytes that X in float32, `candidate_edges` and `solvers.learn` hold at their peak; an upper estimate.
+
+    The search holds the points three times (X, centred, and in the index of faiss) and the neighbours of each; the
+    solver some ten numbers per candidate edge, of which there are at most n_nodes * n_candidates. Distances need a
+    fixed amount more: some four arrays of differences at a time.
+    """
+    per_node = 3 * 4 * n_signals + 12 * (n_candidates + 1) + 8 * 10 * n_candidates
+    return n_nodes * per_node + 4 * 8 * DIFFERENCES_AT_ONCE

@@ -1,0 +1,1 @@
+"""What this repository ran: every trained model, the methods of a table, the tables, the claims."""

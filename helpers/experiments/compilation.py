@@ -1,0 +1,23 @@
+"""Compile every kernel once, so that neither a test nor a notebook has to: python -m helpers.experiments.compilation
+
+`make setup` calls it. The compiled code stays in `__pycache__`, beside the kernels, until `helpers/kernels.py` changes.
+"""
+
+import torch
+
+from .. import graphs, models, solvers
+
+
+def compile_kernels() -> None:
+    """Call whatever is compiled with every type of number that the package uses, on graphs of three nodes."""
+    edges = graphs.all_pairs(3)
+    solvers.exact(torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64), edges=edges, n_nodes=3)
+    for dtype in (torch.float32, torch.float64):
+        y = torch.ones(3, 1, dtype=dtype)
+        theta = torch.full((1, 3), 0.1, dtype=dtype, requires_grad=True)
+        path, _ = models.pds_layers(torch.zeros_like(y), torch.zeros_like(y), y, theta, 0.0)
+        path.sum().backward()
+
+
+if __name__ == "__main__":
+    compile_kernels()

@@ -1,0 +1,137 @@
+"""Measure what large graphs and training steps cost on this machine: `l2g measure`, or `make measure`.
+
+All times and sizes of memory that a table or figure shows stand in one file, data/results/measured_times.csv, and come
+from here: a notebook that runs beside others cannot time anything. They are those of one machine, which the file names,
+and nothing ever compares them with another run. Each large graph is learned in a fresh process on one thread, whose CPU
+seconds count.
+"""
+
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from .. import paths
+from ..beyond.candidates import EXACT_SEARCH, candidate_edges
+from ..solvers import learn
+from . import tables
+from .runs import RUNS, step_seconds
+from .scaling import plane_signals
+
+NAME = "measured_times"
+COLUMNS = [*tables.COLUMNS, "x", "machine"]
+KEYS = ["table", "family", "metric", "model", "x"]  # of a row: a new measurement replaces the old one
+GB = 1e9
+
+LARGE = ((1_000, 10), (10_000, 10), (100_000, 10), (100_000, 20))  # nodes and candidates per node, of notebook 12
+MILLION = ((1_000_000, 10),)
+TRAINING = {  # the networks of notebook 06
+    "m = 20, T = 10": "l2g-ba-T10",
+    "m = 20, T = 20": "l2g-ba",
+    "m = 50, T = 20": "l2g-ba-m50",
+    "m = 100, T = 20": "l2g-ba-m100",
+}
+
+
+def main(million=False):
+    """Measure everything, a million nodes only on demand (minutes, 2 GB), and renew the file."""
+    rows = []
+    for n_nodes, n_candidates in (*LARGE, *(MILLION if million else ())):
+        print(f"{n_nodes:,} nodes, {n_candidates} candidates per node", flush=True)
+        rows += large_rows(n_nodes, n_candidates)
+    for network, name in TRAINING.items():
+        print(f"training steps of {name}", flush=True)
+        rows.append(training_row(network, RUNS[name]))
+    store(rows)
+
+
+def read():
+    """All measurements: a frame in the columns of a table, and x and machine."""
+    return tables.read(NAME)
+
+
+def store(rows):
+    """Put rows into the file, in place of those that measured the same thing before; returns all of it."""
+    machine = f"{cpu_name()}; times of this machine only, never compared"
+    new = tables.round_off(pd.DataFrame(rows).assign(machine=machine))[COLUMNS]
+    old = read() if (paths.RESULTS / f"{NAME}.csv").exists() else new[:0]
+    frame = pd.concat([old, new]).drop_duplicates(KEYS, keep="last")
+    frame = frame.sort_values(["table", "model", "x"], kind="stable", ignore_index=True)
+    content = frame.to_csv(index=False, float_format="%.6g").encode()
+    paths.write_atomically(paths.RESULTS / f"{NAME}.csv", content)
+    return frame
+
+
+def cpu_name():
+    """What the processor calls itself."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+# --- large graphs --------------------------------------------------------------------------------------------------
+
+
+def large_rows(n_nodes, n_candidates):
+    """Rows of `measure_large`, measured in a fresh process: memory that was used before must not count."""
+    call = f"from helpers.experiments.measure import print_large; print_large({n_nodes}, {n_candidates})"
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(paths.PACKAGE.parent)}
+    done = subprocess.run([sys.executable, "-c", call], stdout=subprocess.PIPE, text=True, check=True, env=environment)
+    numbers = json.loads(done.stdout)
+    row = partial(tables.single_row, "large graphs", "plane", model=f"{n_candidates} candidates", x=n_nodes)
+    return [row(metric=metric, value=value) for metric, value in numbers.items()]
+
+
+def print_large(n_nodes, n_candidates):
+    """`measure_large` as JSON, after a small graph that compiles the kernels and loads the libraries."""
+    measure_large(EXACT_SEARCH + 1, n_candidates)
+    print(json.dumps(measure_large(n_nodes, n_candidates)))
+
+
+def measure_large(n_nodes, n_candidates, average_degree=5):
+    """CPU seconds of search and solution, relative gap, and gigabytes: `memory` beyond those in use, `peak` in all."""
+    before = _peak_memory()
+    X = plane_signals(n_nodes)
+    start = time.process_time()
+    edges, y = candidate_edges(X, n_candidates)
+    found = time.process_time()
+    learned = learn(y, average_degree, tol=1e-6, edges=edges, n_nodes=n_nodes)
+    solved = time.process_time()
+    peak = _peak_memory()
+    return {
+        "search": found - start,
+        "solve": solved - found,
+        "gap": learned.certificate.gap.item(),
+        "memory": (peak - before) / GB,
+        "peak": peak / GB,
+    }
+
+
+def _peak_memory():
+    """Bytes that this process held at most."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def slope(frame, metric):
+    """Exponent of the power law in x that fits one metric, without values too small to measure."""
+    part = frame[(frame.metric == metric) & (frame.value > 0.01)]
+    return np.polyfit(np.log(part.x), np.log(part.value), 1)[0]
+
+
+# --- training ------------------------------------------------------------------------------------------------------
+
+
+def training_row(network, run, steps=40):
+    """Seconds per training step of a run; x is the batch size, and an epoch has n_train / x steps."""
+    seconds = step_seconds(run, steps)
+    return tables.single_row("training", run.family, "seconds per step", network, seconds, x=run.batch_size)

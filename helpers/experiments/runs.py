@@ -1,0 +1,442 @@
+"""Every trained model behind a table or figure, by name: what it is, what it learns from, and how.
+
+`RUNS["l2g-ba"]` is the plain run of a model on a family. What differs from it is told in the name: `T10` layers, `m50`
+nodes, `n250` training graphs, `signals100`, `sigma1e-3`, an option of the model. `l2g train NAME` trains it.
+"""
+
+import contextlib
+import inspect
+import math
+from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
+
+import numpy as np
+import torch
+
+from .. import paths, training
+from ..beyond.equivariant import EquivariantL2G
+from ..graphs import FAMILIES, family_parameters, sample_graphs
+from ..models import L2G, Unrolling
+from ..rivals.deepgraph import DeepGraph, sample_sparse
+from ..rivals.glad import GLAD, NUMERICS
+from ..signals import Observations, sample_observations
+from ..training import SPLITS, CheckpointError, Schedule
+
+SIGMA2 = tuple(float(f"1e{k}") for k in range(-4, 5))  # of Figure 2
+N_LAYERS = (2, 5, 10, 15, 20, 30)  # of Figure 3b
+N_SIGNALS = (10, 30, 100, 300, 1000, 3000, 10_000)  # of the notebook on limits
+SECTORS = (("sizes", (9, 10, 11, 6, 15, 15, 12, 15, 1, 2, 4)), ("p_out", 0.05))  # SBM like the S&P 100's sectors
+SPARSE_ER = (("p", 0.1),)  # ER as sparse as the text says, for brains
+# On 50 and 100 nodes a small file takes a narrow decoder. It cannot carry the graph, which `correction` lets pass by.
+NARROW = (("n_decoder", 50), ("correction", True))
+
+# What EquivariantL2G learns from
+N_PARTS = 16  # numbers of signals per epoch
+MIXED_NODES = (10, 100)  # of the family "mixed", log-uniform, and
+MIXED_SIGNALS = (10, 10_000)
+ABLATIONS = {  # options of "mixed"
+    "full model": (),
+    "without likelihood": (("likelihood", False),),
+    "without messages": (("messages", False),),
+    "without N": (("signals", False),),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One trained model. The defaults are the paper's protocol.
+
+    `params` and `options` are (name, value) pairs for the graph generator and the model; `stream` draws a fresh
+    training set for each epoch. `family` is one of the paper's, "mixed" (all of them, for EquivariantL2G) or "sparse"
+    (the random precision matrices of Deep-graph's authors).
+    """
+
+    name: str
+    model: str
+    family: str
+    n_nodes: int = 20
+    n_layers: int = 20
+    n_train: int = 4000
+    n_val: int = 1000
+    n_signals: int = 3000
+    sigma2: float = 1e-4
+    weighted: bool = True
+    shuffle: bool = False
+    params: tuple = ()
+    epochs: int = 100
+    batch_size: int = 32
+    lr: float = 1e-2
+    decay: float = 0.95
+    stream: bool = False
+    options: tuple = ()
+    seed: int = 0
+
+    @property
+    def schedule(self):
+        return Schedule(**{field.name: getattr(self, field.name) for field in fields(Schedule)})
+
+
+# --- the registry --------------------------------------------------------------------------------------------------
+
+
+def network(model, family, *told, **changes):
+    """The paper's "l2g", "unrolling" or "recurrent" on a family; `told` are the parts of its name after these."""
+    return Run("-".join([model, family.lower(), *told]), model, family, **changes)
+
+
+def recurrent(family):
+    return network("recurrent", family, epochs=20)
+
+
+def slow_unrolling(family):
+    """Unrolling at the released script's rate, which the paper's numbers come from."""
+    return network("unrolling", family, "lr1e-4", lr=1e-4, decay=1.0, options=(("max_gradient", 0.0),))
+
+
+def with_layers(model, n_layers):
+    """Figure 3b: on BA; with 20 layers the plain run."""
+    if n_layers == 20:
+        return network(model, "BA")
+    return network(model, "BA", f"T{n_layers}", n_layers=n_layers, epochs=60)
+
+
+def with_nodes(model, n_nodes):
+    """Figure 3c: on BA; with 20 nodes the plain run."""
+    if n_nodes == 20:
+        return network(model, "BA")
+    options = NARROW if model == "l2g" else ()
+    return network(model, "BA", f"m{n_nodes}", n_nodes=n_nodes, epochs=30, options=options)
+
+
+def with_graphs(run, n_train):
+    """The appendix figure on training: a run that learns from fewer graphs; with 4,000 the run itself."""
+    return run if n_train == run.n_train else replace(run, name=f"{run.name}-n{n_train}", n_train=n_train)
+
+
+def with_signals(model, n_signals):
+    """The notebook on limits: on BA; with 3,000 signals the plain run."""
+    if n_signals == 3000:
+        return network(model, "BA")
+    return network(model, "BA", f"signals{n_signals}", n_signals=n_signals, epochs=30)
+
+
+def with_noise(sigma2):
+    """Figure 2: L2G on BA."""
+    return network("l2g", "BA", f"sigma{_power(sigma2)}", sigma2=sigma2, epochs=60)
+
+
+def binary(family):
+    """The appendix table: L2G on graphs without weights."""
+    return network("l2g", family, "binary", weighted=False)
+
+
+def glad(family, sigma2=1e-4, numerics="stable", seed=0):
+    """GLAD as in the notebook of its authors, but on batches of 10 out of 200 graphs."""
+    told = [
+        *([f"sigma{_power(sigma2)}"] if sigma2 != 1e-4 else []),
+        *([numerics] if numerics != "stable" else []),
+        *([f"seed{seed}"] if seed else []),
+    ]
+    return network(
+        "glad", family, *told, n_layers=15, n_train=200, n_val=200, sigma2=sigma2, epochs=40, batch_size=10, lr=0.03,
+        decay=1.0, options=(("numerics", numerics),), seed=seed,
+    )  # fmt: skip
+
+
+def deepgraph_fair(family):
+    """Deep-graph on 8 x 4,000 graphs of the family, all different."""
+    return network(
+        "deepgraph", family, "fair", n_layers=5, n_val=256, epochs=8, lr=1e-3, decay=0.75, stream=True,
+        options=(("protocol", "fair"),),
+    )  # fmt: skip
+
+
+def deepgraph_original(n_nodes):
+    """Deep-graph on 13 x 4,000 inputs of its authors' law, all different, with 35 signals each as in theirs."""
+    return Run(
+        f"deepgraph-original-m{n_nodes}", "deepgraph", "sparse", n_nodes, n_layers=5, n_val=256, n_signals=35,
+        epochs=13, batch_size=32 if n_nodes == 20 else 16, lr=1e-3, decay=0.85, stream=True,
+        options=(("protocol", "original"),),
+    )  # fmt: skip
+
+
+def real_world(model, data):
+    """The network that sees "sp100" or "abide", trained on random graphs of that size and kind.
+
+    On 100 nodes 200 hidden units, all that 10 MB allow, cannot carry the graph: `correction` lets it pass beside them.
+    On 39 the decoder learns so slowly that it spoils the layers before it, unless they are `detached`.
+    """
+    sp100 = Run(f"{model}-sp100", model, "SBM", n_nodes=100, params=SECTORS, n_train=2000, epochs=30)
+    abide = Run(f"{model}-abide", model, "ER", n_nodes=39, params=SPARSE_ER, epochs=40)
+    return {
+        ("unrolling", "sp100"): sp100,
+        ("l2g", "sp100"): replace(sp100, options=(("n_decoder", 200), ("correction", True))),
+        ("unrolling", "abide"): abide,
+        ("l2g", "abide"): replace(abide, epochs=60, stream=True, options=(("detached", True),)),
+    }[model, data]
+
+
+def equivariant(family, n_nodes=20, options=()):
+    """EquivariantL2G on fresh graphs with shuffled ids; "mixed" has all families, many sizes, N of any order."""
+    epochs = 70 if family == "mixed" else 50 if n_nodes == 20 else 30
+    n_train, batch_size = (1024, 32) if n_nodes == 20 else (64, 8)
+    told = ([] if n_nodes == 20 else [f"m{n_nodes}"]) + [f"no_{option}" for option, _ in options]
+    return network(
+        "equivariant", family, *told, n_nodes=n_nodes, n_layers=3, n_train=n_train, n_val=64, shuffle=True,
+        epochs=epochs, batch_size=batch_size, lr=3e-3, decay=round(0.02 ** (1 / epochs), 3), stream=True,
+        options=options,
+    )  # fmt: skip
+
+
+def _power(x):
+    """1e-4 of 0.0001."""
+    return f"1e{round(math.log10(x))}"
+
+
+def _registry():
+    runs = []
+    for family in FAMILIES:  # Table 1
+        runs += [recurrent(family), network("unrolling", family), network("l2g", family), slow_unrolling(family)]
+        runs += [glad(family), *(glad(family, numerics="newton_schulz", seed=seed) for seed in range(3))]
+        runs += [deepgraph_fair(family)]
+    runs += [deepgraph_original(n_nodes) for n_nodes in (20, 39)]
+    for sigma2 in SIGMA2:  # Figure 2
+        runs += [with_noise(sigma2), *(glad("BA", sigma2, numerics) for numerics in NUMERICS)]
+    for model in ("unrolling", "l2g"):  # Figures 3b and 3c, limits
+        runs += [with_layers(model, n_layers) for n_layers in N_LAYERS]
+        runs += [with_nodes(model, n_nodes) for n_nodes in (50, 100)]
+        runs += [with_signals(model, n_signals) for n_signals in N_SIGNALS]
+    for n_train in (250, 1000):  # the appendix figure on training
+        bases = [network("l2g", "BA"), with_layers("l2g", 10), with_nodes("l2g", 50), with_nodes("l2g", 100)]
+        runs += [with_graphs(base, n_train) for base in bases]
+    runs += [binary(family) for family in ("BA", "SBM", "WS")]
+    runs += [real_world(model, data) for model in ("unrolling", "l2g") for data in ("sp100", "abide")]
+    runs += [equivariant(family) for family in FAMILIES] + [equivariant("BA", n_nodes=100)]
+    runs += [equivariant("mixed", options=options) for options in ABLATIONS.values()]
+    return {run.name: run for run in runs}
+
+
+RUNS = _registry()
+SHIPPED = frozenset(f"{model}-{family.lower()}" for model in ("equivariant", "unrolling") for family in FAMILIES)
+SHIPPED |= {"equivariant-mixed"}  # the networks of GraphLearner, part of the package
+
+
+def select(pattern="*"):
+    """Registered runs whose name matches a shell pattern."""
+    chosen = [run for name, run in RUNS.items() if fnmatchcase(name, pattern)]
+    if not chosen:
+        raise ValueError(f"pattern={pattern!r} matches none of the {len(RUNS)} runs: see `l2g list`")
+    return chosen
+
+
+# --- what a run is made of -----------------------------------------------------------------------------------------
+
+MODELS = {
+    "unrolling": (Unrolling, lambda run: {"n_layers": run.n_layers, "n_nodes": run.n_nodes}),
+    "recurrent": (Unrolling, lambda run: {"n_layers": run.n_layers, "n_nodes": run.n_nodes, "shared": True}),
+    "l2g": (L2G, lambda run: {"n_layers": run.n_layers, "n_nodes": run.n_nodes}),
+    "glad": (GLAD, lambda run: {"n_layers": run.n_layers, "sigma2": run.sigma2}),
+    "deepgraph": (DeepGraph, lambda run: {"n_blocks": run.n_layers, "n_nodes": run.n_nodes}),
+    "equivariant": (EquivariantL2G, lambda run: {"n_rounds": run.n_layers}),
+}
+
+
+def build(run):
+    """The untrained model of a run, initialised from its seed."""
+    model, _ = _model_of(run)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(run.seed)
+        return model(**arguments(run))
+
+
+def arguments(run):
+    """All arguments of the model's constructor, defaults included."""
+    model, given = _model_of(run)
+    bound = inspect.signature(model).bind(**given(run), **dict(run.options))
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def graph_parameters(run):
+    """All parameters of the law that a run's graphs and numbers of signals follow, defaults included."""
+    if run.family == "sparse":
+        parameters = inspect.signature(sample_sparse).parameters.values()
+        return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+    parameters = {family: family_parameters(family, **dict(run.params)) for family in families(run)}
+    if run.model == "equivariant":
+        parameters["varied"] = {"n_parts": N_PARTS, "n_nodes": node_range(run), "n_signals": signal_range(run)}
+    return parameters
+
+
+def configuration(run):
+    """All that decides what a run learns, as JSON can hold it."""
+    stated = {f.name: getattr(run, f.name) for f in fields(run) if f.name not in ("name", "params", "options")}
+    return stated | {"arguments": arguments(run), "graphs": graph_parameters(run)}
+
+
+def _model_of(run):
+    if run.model not in MODELS:
+        raise ValueError(f"model={run.model!r}: choose one of {', '.join(MODELS)}")
+    return MODELS[run.model]
+
+
+# --- what a run learns from ----------------------------------------------------------------------------------------
+
+
+def sample(run, split, n, *, epoch=0, n_jobs=1):
+    """Observations and graphs w (n, E) float32 of the "train", "val" or "test" set of a run.
+
+    The test set depends on neither the run's seed nor its model, and all models see the same sets; EquivariantL2G,
+    whose number of signals varies, has its own (see `varied`).
+    """
+    if split not in SPLITS:
+        raise ValueError(f"split={split!r}: choose one of {', '.join(SPLITS)}")
+    if run.model == "equivariant":
+        return _sample_parts(run, split, n, epoch, n_jobs)
+    return _sample_one(run, split, n, epoch, n_jobs)
+
+
+def _sample_one(run, split, n, epoch, n_jobs):
+    seed = np.random.SeedSequence((0 if split == "test" else run.seed, SPLITS.index(split), epoch))
+    if run.family == "sparse":
+        return sample_sparse(n, run.n_nodes, run.n_signals, seed=seed)
+    graphs, signals = seed.spawn(2)
+    w = sample_graphs(
+        run.family, n, run.n_nodes, seed=graphs, weighted=run.weighted, shuffle=run.shuffle, n_jobs=n_jobs,
+        **dict(run.params),
+    )  # fmt: skip
+    return sample_observations(w, run.n_signals, run.sigma2, seed=signals, n_jobs=n_jobs), w
+
+
+def _sample_parts(run, split, n, epoch, n_jobs):
+    """About n graphs, in equal parts; fewer in an epoch whose graphs are larger than the run's, for equal work.
+
+    Graphs without edges are left out: no error is relative to them.
+    """
+    parts = varied(run, epoch) if split == "train" else [replace(run, family=family) for family in families(run)]
+    share = min(1, (run.n_nodes / parts[0].n_nodes) ** 2) / len(parts)
+    moments, signals, graphs = [], [], []
+    for part in parts:
+        observations, w = _sample_one(part, split, max(1, int(n * share)), epoch, n_jobs)
+        kept = w.any(-1)
+        moments.append(observations.moments[kept])
+        signals.append(torch.full((int(kept.sum()),), observations.n_signals, dtype=torch.float64))
+        graphs.append(w[kept])
+    return Observations(torch.cat(moments), torch.cat(signals)), torch.cat(graphs)
+
+
+def families(run):
+    return FAMILIES if run.family == "mixed" else (run.family,)
+
+
+def varied(run, epoch):
+    """The runs that make up one epoch of training EquivariantL2G, each with another number of signals.
+
+    Only with doubtful edges among the clear ones are probabilities learned that hold on larger graphs, too. The family
+    "mixed" has all families in turn, and another number of nodes in each epoch.
+    """
+    rng = np.random.default_rng((run.seed, epoch))
+    n_nodes = int(log_uniform(rng, *MIXED_NODES)) if run.family == "mixed" else run.n_nodes
+    signals = log_uniform(rng, *signal_range(run), N_PARTS)
+    names = families(run) * N_PARTS
+    return [
+        replace(run, family=names[k], n_nodes=n_nodes, n_signals=int(n_signals), seed=N_PARTS * run.seed + k)
+        for k, n_signals in enumerate(signals)
+    ]
+
+
+def node_range(run):
+    return MIXED_NODES if run.family == "mixed" else (run.n_nodes, run.n_nodes)
+
+
+def signal_range(run):
+    return MIXED_SIGNALS if run.family == "mixed" else (run.n_signals / 10, 3 * run.n_signals)
+
+
+def log_uniform(rng, low, high, size=None):
+    return np.exp(rng.uniform(np.log(low), np.log(high), size))
+
+
+# --- trained runs --------------------------------------------------------------------------------------------------
+
+
+def checkpoint(run, folder=None):
+    """Folder and name of a run's checkpoint: in `folder`, or where it belongs."""
+    if folder is None:
+        folder = paths.WEIGHTS if run.name in SHIPPED else paths.CHECKPOINTS
+    return folder / run.name
+
+
+def state_of(run, folder=None):
+    """'trained', 'stale' (another configuration, or damaged), 'started' or 'missing'."""
+    return training.state_of(checkpoint(run, folder), configuration(run))
+
+
+def read_record(run, folder=None):
+    """Configuration, history and costs of a trained run, after checking that it is this run's and undamaged."""
+    with _advice(run):
+        return training.read_record(checkpoint(run, folder), configuration(run))
+
+
+def load(run, *, folder=None, device="cpu"):
+    """The trained model of a run."""
+    with _advice(run):
+        return training.load(checkpoint(run, folder), build(run), configuration(run), device)
+
+
+def train_run(run, *, folder=None, device="cpu", progress=True, retrain=False):
+    """The trained model of a run, trained now unless it is already; see `training.fit`."""
+    with _advice(run):
+        return training.fit(
+            build(run), _data(run), run.schedule, checkpoint(run, folder), configuration(run), device=device,
+            progress=progress, retrain=retrain,
+        )  # fmt: skip
+
+
+def load_or_train(run, *, folder=None, device="cpu"):
+    """The trained model of a run or of its name; if there is none, says how long training should take, and trains."""
+    run = look_up(run)
+    if state_of(run, folder) in ("missing", "started"):
+        seconds = expected_seconds(run, folder)
+        print(f"{run.name} has no checkpoint; training takes about {seconds / 60:.1f} minutes on one core")
+    return train_run(run, folder=folder, device=device)
+
+
+def look_up(run):
+    """A run, or the registered run of that name."""
+    if isinstance(run, Run):
+        return run
+    if run not in RUNS:
+        raise ValueError(f"run={run!r}: `l2g list` shows the names of all runs")
+    return RUNS[run]
+
+
+def expected_seconds(run, folder=None):
+    """What training costs: the recorded time of an earlier training, or a measurement of a few steps."""
+    with contextlib.suppress(CheckpointError, KeyError, TypeError, ZeroDivisionError):
+        record = training.read_sidecar(checkpoint(run, folder))
+        stored = record["configuration"]
+        work = math.prod(getattr(run, name) / stored[name] for name in ("epochs", "n_train", "n_layers"))
+        return record["seconds"] * work
+    return training.expected_seconds(build(run), _data(run), run.schedule)
+
+
+def step_seconds(run, steps=4):
+    """Seconds that one training step of a run takes here, on one thread, measured."""
+    return training.step_seconds(build(run), _data(run), run.schedule, steps)
+
+
+def _data(run):
+    return lambda split, n, epoch: sample(run, split, n, epoch=epoch)
+
+
+@contextlib.contextmanager
+def _advice(run):
+    """Adds to what is wrong with a checkpoint the command that mends it."""
+    try:
+        yield
+    except (CheckpointError, FileNotFoundError) as error:
+        if RUNS.get(run.name) != run:
+            raise
+        retrain = " --retrain" if isinstance(error, CheckpointError) else ""
+        raise type(error)(f"{error} (`l2g train {run.name}{retrain}`)") from None

@@ -1,0 +1,307 @@
+"""Maximum likelihood of a graph's Laplacian, from the same distances that Eq. (4) sees.
+
+Signals x ~ N(0, (L + sigma2 I)^-1), the paper's Eq. (9), have the log-likelihood, per signal and without the constant
+part of x, of which distances know nothing,
+
+    ( logdet(L + sigma2 P + 11'/m) - w'y - sigma2 sum(y) / m ) / 2,    P = I - 11'/m,
+
+up to a constant. Its gradient compares y with the effective resistances r of the graph: r <= y at the maximum, and
+r = y on every edge. Half-vectors (..., E) belong to the complete graph or, with `edges` (2, E) and `n_nodes`, to a list
+of candidate edges, which stays on the CPU. Float64 inside.
+"""
+
+import math
+import warnings
+
+import numpy as np
+import torch
+from scipy.sparse import coo_array, csr_array, diags_array
+from scipy.sparse.csgraph import connected_components
+from sklearn.exceptions import ConvergenceWarning
+from tqdm.auto import tqdm
+
+from .graphs import all_pairs, count_nodes, differences, laplacian, spawn, to_matrix, to_vector
+from .solvers import Certificate, bounds_if, check_distances, check_edges, conjugate_gradients, learn
+
+DENSE_NODES = 2_000  # up to so many nodes a matrix is inverted for the effective resistances on a list of edges
+PROBES_AT_ONCE = 16
+ENTRIES_AT_ONCE = 2**16  # of matrices that the interior-point method works on together
+
+
+# --- likelihood, scale ----------------------------------------------------------------------------------------------
+
+
+def log_likelihood(w, y, *, sigma2=0.0):
+    """Mean log-likelihood per signal, as at the top of this file, with its constant: (..., E), (..., E) -> (...).
+
+    sigma2 : a number >= 0 or (...)
+    """
+    m = count_nodes(w.shape[-1])
+    _, logdet = _covariance(w, sigma2)
+    return (logdet - (w * y).sum(-1) - sigma2 * y.sum(-1) / m - (m - 1) * math.log(2 * math.pi)) / 2
+
+
+def likely_scale(w, y, rank):
+    """The factor (...) that gives w (..., E) its most likely scale: rank / w'y.
+
+    `rank` is that of the Laplacian, m less the number of components. By Foster's theorem w'r = rank for every graph,
+    and y measures r without bias.
+    """
+    return rank / (w * y).sum(-1)
+
+
+def unit_scale(y, w=None, n_nodes=None):
+    """The factor (...) by which y (..., E) is multiplied before a network sees it that learned on mean degrees of 1.
+
+    The most likely graph obeys w(c y) = w(y) / c, so with c its mean degree at y, c y is what signals on a graph of
+    mean degree 1 look like: units of the signals then do not matter. `w` replaces the most likely graph by another one,
+    at its most likely scale; it must be connected, and may live on a list of edges among `n_nodes`.
+    """
+    m = n_nodes or count_nodes(y.shape[-1])
+    w = laplacian_mle(y) if w is None else w * likely_scale(w, y, m - 1)[..., None]
+    return 2 * w.sum(-1) / m
+
+
+def _covariance(w, sigma2):
+    """Sigma = (L + sigma2 P + 11'/m)^-1 (..., m, m) and the logarithm of the determinant of its inverse (...).
+
+    Where there is no inverse, as for a disconnected graph and sigma2 = 0, Sigma = I and logdet = -inf.
+    """
+    sigma2 = torch.as_tensor(sigma2, dtype=w.dtype, device=w.device)[..., None, None]
+    if not ((sigma2 >= 0) & sigma2.isfinite()).all():
+        raise ValueError(f"sigma2={sigma2.squeeze().tolist()}: a finite variance >= 0 is needed")
+    L = laplacian(w)
+    eye = torch.eye(L.shape[-1], dtype=w.dtype, device=w.device)
+    C, failed = torch.linalg.cholesky_ex(L + sigma2 * eye + (1 - sigma2) / len(eye))
+    diagonal = C.diagonal(dim1=-2, dim2=-1)
+    failed = (failed > 0) | (diagonal < 1e-150).any(-1)
+    Sigma = torch.cholesky_inverse(torch.where(failed[..., None, None], eye, C))
+    return Sigma, torch.where(failed, -torch.inf, 2 * diagonal.log().sum(-1))
+
+
+# --- effective resistances ------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def effective_resistances(w, edges=None, n_nodes=None, *, n_probes=None, seed=0, tol=1e-3):
+    """Effective resistances r_ij = b'L^+ b between the ends of all edges: w (..., E) -> (..., E).
+
+    Parameters
+    ----------
+    w : positive for the complete graph; >= 0 on a list, where r is infinite between components
+    n_probes : estimate r by so many random projections, see `_sketch`; None inverts a matrix, and on a list of more
+        than 2,000 nodes takes 64 projections
+    seed, tol : of the projections, and the relative residual of their linear systems
+    """
+    if edges is None:
+        return differences(_covariance(w.double(), 0.0)[0]).to(w)
+    w = torch.as_tensor(w).detach().double()
+    if n_probes is None and n_nodes > DENSE_NODES:
+        n_probes = 64
+    component = torch.from_numpy(_components(w, edges, n_nodes))
+    if n_probes is None:
+        together = (component[:, None] == component).double()
+        Sigma = torch.linalg.inv(laplacian(w, edges, n_nodes) + together / together.sum(0))
+        r = differences(Sigma, edges)
+    else:
+        r = _sketch(w.numpy(), edges.numpy(), n_nodes, n_probes, seed, tol)
+    return torch.where(component[edges[0]] == component[edges[1]], r, torch.inf)
+
+
+def _components(w, edges, n_nodes):
+    """The number of the component that each node belongs to, (m,)."""
+    on = np.asarray(w) > 0
+    i, j = np.asarray(edges)
+    A = coo_array((on[on], (i[on], j[on])), shape=(n_nodes, n_nodes))
+    return connected_components(A, directed=False)[1].astype(np.int64)
+
+
+def _sketch(w, edges, n_nodes, n_probes, seed, tol):
+    """Effective resistances (E,) by random projection (Spielman and Srivastava 2011), the first terms exactly.
+
+    For random signs s, u = B'W^(1/2) s has covariance L, and z = L^+ u, from conjugate gradients, covariance L^+. With
+    L^+ = D^-1 + D^-1 W L^+ the first terms are known,
+
+        r_ij = 1/d_i + 1/d_j - 2 w_ij / (d_i d_j) + E (b'D^-1 W z)^2,   D^-1 W z = z - D^-1 u,
+
+    and only the last is a mean over `n_probes` draws, with a relative error of sqrt(2 / n_probes).
+    """
+    i, j = edges
+    on = np.flatnonzero(w > 0)
+    W = csr_array((w[on], (i[on], j[on])), shape=(n_nodes, n_nodes))
+    W = W + W.T
+    d = W.sum(1)
+    L = (diags_array(d) - W).tocsr()
+    inverse = np.divide(1, d, out=np.zeros_like(d), where=d > 0)
+    columns = np.arange(len(on))
+    root = np.sqrt(w[on])
+    B = csr_array((root, (i[on], columns)), shape=(n_nodes, len(on)))
+    B = B - csr_array((root, (j[on], columns)), shape=B.shape)
+    rng = np.random.default_rng(seed)
+    r = inverse[i] + inverse[j] - 2 * w * inverse[i] * inverse[j]
+    for start in range(0, n_probes, PROBES_AT_ONCE):
+        signs = rng.integers(0, 2, (len(on), min(PROBES_AT_ONCE, n_probes - start))) * 2.0 - 1
+        u = torch.from_numpy((B @ signs).T)
+        scale = torch.from_numpy(inverse)
+        z, _ = conjugate_gradients(
+            lambda x: torch.from_numpy((L @ x.numpy().T).T), u, scale, tol=tol, n_iter=10 * n_nodes
+        )
+        for probe in (z - scale * u).contiguous().numpy():
+            r += (probe[i] - probe[j]) ** 2 / n_probes
+    return torch.from_numpy(r)
+
+
+# --- approximate maximum likelihood ---------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def multiplicative_updates(w, y, n_updates, resistances=effective_resistances, *, progress=False):
+    """`n_updates` of w <- w r / y, and the resistances r of the result: (..., E), (..., E) -> two (..., E).
+
+    In x = w y this is Titterington's update for D-optimal designs: it keeps w'y = m - 1 and never decreases the
+    likelihood. Weights of edges that the maximum does not have vanish only slowly.
+    """
+    for _ in tqdm(range(n_updates), "likelihood", disable=not progress, leave=False):
+        w = w * resistances(w) / y
+    return w, resistances(w)
+
+
+@torch.no_grad()
+def approximate_mle(y, n_updates=10, *, edges=None, n_nodes=None, n_probes=None, seed=0, progress=False):
+    """Approximate Laplacian maximum likelihood and its resistances: y > 0 (..., E) -> w > 0 and r, each (..., E).
+
+    `multiplicative_updates` from the clipped inverse covariance or, on a list of candidates (E,), which has none, from
+    the solution of Eq. (4); there r is sketched, with new probes for every update, beyond 2,000 nodes.
+    """
+    y = check_distances(y, edges).double()
+    if not (y > 0).all():
+        raise ValueError("y has a zero: for two nodes that always agree the most likely weight is infinite")
+    if edges is None:
+        unit = y.median(-1, keepdim=True).values
+        w, r = multiplicative_updates(_clipped_inverse(y / unit), y / unit, n_updates)
+        return w / unit, r * unit
+    edges = check_edges(edges, n_nodes, y.shape[-1])
+    n_candidates = 2 * len(y) / n_nodes  # per node
+    degree = min(4, n_candidates, max(2, n_candidates / 2))
+    w = learn(y, degree, tol=1e-6, degree_tol=0.2, edges=edges, n_nodes=n_nodes).w
+    w = torch.maximum(w * likely_scale(w, y, n_nodes - 1), 0.01 / (n_nodes * y))
+    seeds = iter(spawn(seed, n_updates + 1))
+
+    def resistances(w):
+        return effective_resistances(w, edges, n_nodes, n_probes=n_probes, seed=next(seeds))
+
+    return multiplicative_updates(w, y, n_updates, resistances, progress=progress)
+
+
+def _clipped_inverse(y):
+    """The inverse covariance of signals with distances y, off-diagonal entries where positive, else little."""
+    m = count_nodes(y.shape[-1])
+    Y = to_matrix(y)
+    S = -0.5 * (Y - Y.mean(-1, keepdim=True) - Y.mean(-2, keepdim=True) + Y.mean((-2, -1), keepdim=True))
+    return torch.maximum(1 / m - to_vector(torch.linalg.inv(S + 1 / m)), 0.01 / (m * y))
+
+
+# --- maximum likelihood ---------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def laplacian_mle(y, *, sigma2=0.0, tol=1e-9, n_iter=60, path=False):
+    """Laplacian-constrained maximum likelihood: min over w >= 0 of w'y - logdet(L(w) + sigma2 P + 11'/m).
+
+    No hyper-parameter; exists for any number of signals if all y > 0. A primal-dual interior-point method (Mehrotra's
+    predictor-corrector) in x = w y and a slack s, which tends to 1 - r/y.
+
+    Parameters
+    ----------
+    y : (..., E) or Observations, positive; sigma2 : noise variance >= 0.
+    tol : KKT residual max |min(w y, 1 - r/y)|; a ConvergenceWarning if not met within `n_iter` iterations.
+    path : return the iterates (..., T, E) instead of the last, (..., E).
+    """
+    y = check_distances(y)
+    if not (y > 0).all():
+        raise ValueError("y has a zero: for two nodes that always agree the most likely weight is infinite")
+    flat = y.double().reshape(-1, y.shape[-1])
+    at_once = len(flat) if path else max(1, ENTRIES_AT_ONCE // count_nodes(y.shape[-1]) ** 2)
+    w, kkt = zip(*(_interior_point(part, sigma2, tol, n_iter, path) for part in flat.split(at_once)))
+    w = torch.cat(w)
+    worst = torch.cat(kkt).max().item()
+    if not worst <= tol:
+        text = f"KKT residual {worst:.1e} after {n_iter} iterations, above tol={tol:g}"
+        warnings.warn(text, ConvergenceWarning, stacklevel=3)
+    return w.reshape(*y.shape[:-1], *w.shape[1:]).to(y.dtype)
+
+
+def _interior_point(y, sigma2, tol, n_iter, path):
+    """The MLE for y (b, E): w (b, E) or its path (b, T, E), and the KKT residuals (b,)."""
+    x = torch.full_like(y, 2 / count_nodes(y.shape[-1]))
+    s = torch.ones_like(y)
+    iterates = []
+    for _ in range(n_iter):
+        Sigma, _ = _covariance(x / y, sigma2)
+        g = 1 - differences(Sigma) / y  # gradient of the objective in x
+        kkt = torch.minimum(x, g).abs().amax(-1)
+        if path:
+            iterates.append(x / y)
+        if not (kkt > tol).any():
+            break
+        dx = _newton_system(Sigma, y, s / x, -g)  # predictor: aim at x s = 0
+        ds = -s - s / x * dx
+        mu = (x * s).mean(-1, keepdim=True)
+        reached = ((x + _stride(x, dx) * dx) * (s + _stride(s, ds) * ds)).mean(-1, keepdim=True)
+        target = mu * (reached / mu) ** 3 - dx * ds  # corrector: aim at x s = target
+        dx = _newton_system(Sigma, y, s / x, target / x - g)
+        ds = (target - s * dx) / x - s
+        x, s = x + _stride(x, dx) * dx, s + _stride(s, ds) * ds
+    w = torch.where((x < s) & (x < tol), 0, x) / y
+    return torch.stack(iterates, 1) if path else w, kkt
+
+
+def _stride(x, dx):
+    """The largest step <= 1 that keeps 0.5 % of x."""
+    return 0.995 / (-dx / x).amax(-1, keepdim=True).clamp_min(0.995)
+
+
+def _newton_system(Sigma, y, ratio, rhs, *, tol=0.01):
+    """Solve (H + diag(ratio)) z = rhs, H_ac = (b_a'Sigma b_c)^2 / (y_a y_c), for each row of rhs (b, E).
+
+    By conjugate gradients, since H p = b'Sigma L(p/y) Sigma b / y needs only m x m products. Rows that stay unsolved
+    (almost unconnected components make H ill-conditioned) get a Cholesky factor, where there are few enough edges.
+    """
+
+    def apply(p):
+        return differences(Sigma @ laplacian(p / y) @ Sigma) / y + ratio * p
+
+    scale = 1 / ((differences(Sigma) / y) ** 2 + ratio)  # 1 / diagonal
+    few = y.shape[-1] <= 2000
+    z, unsolved = conjugate_gradients(apply, rhs, scale, tol=tol, n_iter=40 if few else 1000)
+    i, j = all_pairs(Sigma.shape[-1], Sigma.device)
+    for row in torch.nonzero(unsolved[:, 0] & few)[:, 0]:
+        f = scale[row].sqrt()
+        B = Sigma[row, i] - Sigma[row, j]
+        H = (B[:, i] - B[:, j]) ** 2 * (f / y[row])[:, None] * (f / y[row])
+        C = torch.linalg.cholesky(H.fill_diagonal_(1.0))
+        z[row] = f * torch.cholesky_solve((f * rhs[row])[:, None], C)[:, 0]
+    return z
+
+
+@torch.no_grad()
+def mle_certificate(w, y, *, sigma2=0.0):
+    """Primal and dual value, relative gap and KKT residual of any w (..., E) for `laplacian_mle`, in float64.
+
+    With c = min(y / r), X = c Sigma on the complement of the constants is feasible for the dual, the maximum
+    of m - 1 + logdet X - sigma2 tr X over b'X b <= y. `gap` is relative to m - 1, which is w'y at the optimum
+    for sigma2 = 0; `kkt` is max |min(w y, 1 - r/y)|. A negative weight, or a disconnected graph for
+    sigma2 = 0, is infeasible: primal, gap and kkt are infinite.
+    """
+    y = check_distances(y).double()
+    w = torch.as_tensor(w).to(y)
+    Sigma, logdet = _covariance(w, sigma2)
+    r = differences(Sigma)
+    m = Sigma.shape[-1]
+    trace = Sigma.diagonal(dim1=-2, dim2=-1).sum(-1) - 1  # without the constants
+    c = (y / r).amin(-1)
+    feasible = (w >= 0).all(-1) & (r > 0).all(-1) & logdet.isfinite()
+    wy = (w * y).sum(-1)
+    gap = wy - (m - 1) * (1 + c.log()) + c * sigma2 * trace
+    kkt = torch.minimum(w * y, 1 - r / y).abs().amax(-1)
+    return Certificate(*bounds_if(feasible, wy - logdet, wy - logdet - gap, gap / (m - 1), kkt))

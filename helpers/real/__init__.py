@@ -1,0 +1,1 @@
+"""Data other people recorded: S&P 100 and ABIDE; loaders, their statistics and figures."""

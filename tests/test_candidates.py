@@ -1,0 +1,177 @@
+"""Candidate edges: against brute force, with copies, in both precisions; the memory that is foretold."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+
+from helpers import graphs
+from helpers.beyond import candidates
+from helpers.signals import DIFFERENCES_AT_ONCE, distances
+from helpers.solvers import learn
+
+
+def signals(m, n=32, seed=0, dtype=np.float64):
+    """Smooth signals on random places in the unit square, (n, m)."""
+    rng = np.random.default_rng(seed)
+    place = rng.random((m, 2))
+    waves = np.cos(place @ rng.normal(size=(2, n)) * 8 + rng.uniform(0, 6, n))
+    return (waves + 0.05 * rng.normal(size=(m, n))).T.astype(dtype)
+
+
+def nearest(X, k):
+    """Brute force: the pairs of which one is among the k nearest of the other, (2, E)."""
+    Y = graphs.to_matrix(distances(X)).fill_diagonal_(torch.inf)
+    near = Y <= Y.sort(1).values[:, k - 1 : k]
+    return torch.nonzero(torch.triu(near | near.T)).T
+
+
+@pytest.mark.parametrize("m", [3, 30])
+def test_all_pairs_as_candidates_are_the_complete_graph(m):
+    X = signals(m)
+    edges, y = candidates.candidate_edges(X, m - 1)
+    assert torch.equal(edges, graphs.all_pairs(m))
+    torch.testing.assert_close(y, distances(X), rtol=1e-10, atol=1e-12)
+
+
+def test_ten_thousand_nodes_are_searched_exactly():
+    assert candidates.EXACT_SEARCH == 10_000
+
+
+@pytest.mark.parametrize("k", [1, 6])
+def test_candidates_are_the_nearest_neighbours_symmetrised(k, monkeypatch):
+    monkeypatch.setattr(candidates, "EXACT_SEARCH", 200)  # up to and including
+    X = signals(200)
+    edges, y = candidates.candidate_edges(X, k)
+    assert edges.dtype == torch.int64
+    Y = graphs.to_matrix(distances(X))
+    torch.testing.assert_close(y, Y[edges[0], edges[1]], rtol=1e-10, atol=1e-12)
+    assert torch.equal(edges, nearest(X, k))
+
+
+def test_approximate_search_finds_nearly_all(monkeypatch):
+    X = signals(3000, dtype=np.float32)
+    exact, _ = candidates.candidate_edges(X, 10)
+    monkeypatch.setattr(candidates, "EXACT_SEARCH", 100)
+    edges, y = candidates.candidate_edges(X, 10)
+    again, _ = candidates.candidate_edges(X, 10)
+    assert torch.equal(edges, again)
+    assert (edges[0] < edges[1]).all()
+    keys = edges[0] * 3000 + edges[1]
+    assert (keys.diff() > 0).all(), "sorted, each pair once"
+    found = torch.isin(exact[0] * 3000 + exact[1], keys).double().mean()
+    assert found > 0.98
+    torch.testing.assert_close(y, torch.from_numpy(((X[:, edges[0]] - X[:, edges[1]]) ** 2).mean(0)).double())
+
+
+def test_approximate_search_looks_at_few_cells_of_many(monkeypatch):
+    """4 sqrt(m) cells, 64 points per cell to find their centres from, 8 cells or 8k points looked at per node."""
+    seen = {}
+
+    class Index:
+        def __init__(self, quantiser, n, n_cells):
+            seen.update(n=n, n_cells=n_cells)
+            self.cp = types.SimpleNamespace()
+
+        def train(self, points):
+            seen.update(vars(self.cp), dtype=points.dtype, nprobe=self.nprobe)
+
+        def add(self, points):
+            self.points = points
+
+        def search(self, points, k):
+            return None, np.argsort(((points[:, None] - self.points) ** 2).sum(2), 1)[:, :k]
+
+    threads = []
+    faiss = types.SimpleNamespace(IndexIVFFlat=Index, IndexFlatL2=lambda n: n, omp_set_num_threads=threads.append)
+    monkeypatch.setitem(sys.modules, "faiss", faiss)
+    monkeypatch.setattr(candidates, "EXACT_SEARCH", 10)
+    X = signals(100, n=7)
+    edges, _ = candidates.candidate_edges(X, 5, seed=3, n_jobs=2)
+    assert torch.equal(edges, nearest(X, 5))
+    expected = dict(n=7, n_cells=40, seed=3, min_points_per_centroid=1, max_points_per_centroid=64, dtype=np.float32)
+    assert seen == expected | {"nprobe": 16}
+    assert threads == [2]
+    candidates.candidate_edges(X, 2)
+    assert seen["nprobe"] == 8
+    assert seen["seed"] == 0
+
+
+def test_fewer_found_than_asked_for_is_no_neighbour(monkeypatch):
+    monkeypatch.setattr(candidates, "_search", lambda points, k, *_: np.array([[0, 1], [1, 2], [2, -1], [3, 0]]))
+    edges, _ = candidates.candidate_edges(signals(4), 1)
+    assert edges.T.tolist() == [[0, 1], [0, 3], [1, 2]]
+
+
+def test_duplicate_nodes_are_neighbours_at_distance_zero(monkeypatch):
+    X = np.repeat(signals(40), 5, axis=1)
+    for limit in (10_000, 10):
+        monkeypatch.setattr(candidates, "EXACT_SEARCH", limit)
+        edges, y = candidates.candidate_edges(X, 8)
+        same = edges[0] // 5 == edges[1] // 5
+        assert same.sum() == 40 * 10
+        assert (y[same] == 0).all()
+        learned = learn(y, 5, tol=1e-6, edges=edges, n_nodes=200)
+        assert learned.certificate.gap < 1e-6
+        assert torch.isfinite(learned.w).all()
+    edges, y = candidates.candidate_edges(X, 3)  # more copies than candidates
+    assert (edges[0] // 5 == edges[1] // 5).all()
+    assert torch.bincount(edges.flatten(), minlength=200).min() >= 3
+
+
+def test_a_node_that_does_not_find_itself_loses_the_farthest(monkeypatch):
+    near = np.array([[1, 2], [1, 0], [2, 1], [3, 2]])  # node 0 has two copies that came first
+    monkeypatch.setattr(candidates, "_search", lambda points, k, *_: near)
+    edges, _ = candidates.candidate_edges(signals(4), 1)
+    assert edges.T.tolist() == [[0, 1], [1, 2], [2, 3]]
+
+
+@pytest.mark.parametrize("dtype, precision", [(np.float32, np.float32), (np.float64, np.float64), (int, np.float64)])
+def test_points_keep_their_precision_and_levels_cancel(dtype, precision):
+    X = (100 * signals(20)).astype(dtype)
+    points = candidates._points(X)
+    assert points.dtype == precision
+    assert points.flags.c_contiguous
+    np.testing.assert_allclose(points.mean(0), 0, atol=1e-5)
+    far = signals(50) + 1e9 * np.arange(32)[:, None]  # a level per signal, which differences do not see
+    assert torch.equal(candidates.candidate_edges(far, 5)[0], candidates.candidate_edges(signals(50), 5)[0])
+
+
+def test_bad_input_is_named(monkeypatch):
+    X = signals(50)
+    with pytest.raises(ValueError, match=r"n_candidates=50: between 1 and n_nodes - 1 = 49"):
+        candidates.candidate_edges(X, 50)
+    with pytest.raises(ValueError, match="n_candidates=0"):
+        candidates.candidate_edges(X, 0)
+    bad = X.copy()
+    bad[3, [7, 11]] = np.nan
+    with pytest.raises(ValueError, match=r"2 nodes, first \[7, 11\]"):
+        candidates.candidate_edges(bad, 5)
+    with pytest.raises(ValueError, match="constant"):
+        candidates.candidate_edges(np.ones((4, 50)), 5)
+    for wrong in (X[0], X[:, :2], X[None]):
+        with pytest.raises(ValueError, match="shape"):
+            candidates.candidate_edges(wrong, 1)
+    monkeypatch.setattr(candidates, "EXACT_SEARCH", 10)
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(ImportError, match=r"among 50 nodes needs faiss: .*l2g-reproduction\[large\]"):
+        candidates.candidate_edges(X, 5)
+
+
+def test_adjacency_is_symmetric_and_sparse():
+    W = candidates.adjacency(torch.tensor([2.0, 0.0, 3.0]), torch.tensor([[0, 0, 2], [1, 3, 3]]), 4)
+    assert W.nnz == 4
+    expected = np.zeros((4, 4))
+    expected[0, 1] = expected[1, 0] = 2
+    expected[2, 3] = expected[3, 2] = 3
+    np.testing.assert_array_equal(W.toarray(), expected)
+
+
+def test_memory_estimate_counts_points_neighbours_and_edges():
+    fixed = candidates.estimate_memory(0, 32, 10)
+    assert fixed == 32 * DIFFERENCES_AT_ONCE, "what `pair_distances` works on at a time"
+    points, neighbours, edges = 3 * 4 * 32, 12 * 11, 8 * 10 * 10
+    assert candidates.estimate_memory(1000, 32, 10) == fixed + 1000 * (points + neighbours + edges)
+    assert 1.4e9 < candidates.estimate_memory(10**6, 32, 10) < 8e9, "a million nodes were measured at 1.4 GB"

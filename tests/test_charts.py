@@ -1,0 +1,116 @@
+"""Each type of chart is drawn from made-up numbers and compared with its picture in tests/pictures/, see test_plots."""
+
+import io
+from pathlib import Path
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from helpers import paths, plots
+from helpers.experiments import charts
+
+PICTURES = Path(__file__).parent / "pictures"
+LOCK = (paths.ROOT / "requirements.lock").read_text()
+PANELS = {"t": {"title": "a panel", "xlabel": "iterations", "ylabel": "GMSE"}}
+locked = pytest.mark.skipif(
+    f"matplotlib=={matplotlib.__version__}\n" not in LOCK, reason="another version of matplotlib draws differently"
+)
+
+
+@pytest.fixture(autouse=True)
+def drawing():
+    plt.switch_backend("agg")
+    with plt.rc_context():
+        plots.style()
+        yield
+    plt.close("all")
+
+
+def tidy(**columns):
+    """A tidy frame of one metric with an interval of 10 %, from {model: values}."""
+    lines = [pd.DataFrame({"model": model, "value": v, "x": np.arange(1, len(v) + 1)}) for model, v in columns.items()]
+    frame = pd.concat(lines, ignore_index=True)
+    return frame.assign(table="t", family="BA", metric="gmse", ci=0.1 * frame.value)
+
+
+def drawn_recovery():
+    ours = pd.concat([tidy(PDS=[0.4], L2G=[0.1], **{"L2G (ours)": [0.02]}).assign(family=f) for f in ("BA", "WS")])
+    paper = tidy(PDS=[0.5], L2G=[0.06], GLAD=[3.0])
+    return charts.recovery(ours, paper)
+
+
+def drawn_sweep():
+    frame = tidy(PDS=[3.0, 2, 1], reference=[1.0, 1, 1], **{"L2G (shuffled ids)": [2.0, 1, 0.5]})
+    panels = {"gmse": {"title": "Error", "yscale": "log", "xlabel": "sigma"}, "auc": {"title": "AUC"}}
+    frame = pd.concat([frame, frame.assign(metric="auc", value=frame.value / 4)])
+    return charts.sweep(frame, "x", panels, {"PDS": "s-", "L2G (shuffled ids)": "o:", "reference": "-."})
+
+
+def drawn_convergence():
+    many = list(np.geomspace(2, 0.1, 12))
+    frame = tidy(PDS=many, **{"PDS (tuned)": many[::2], "PDS (slow)": [2.0, 1], "L2G": [1.0, 0.5, 0.2]})
+    return charts.convergence(pd.concat([frame, frame.assign(table="u")]), PANELS | {"u": {}}, rows=2)
+
+
+def drawn_training():
+    frame = tidy(small=[3.0, 2, 1], large=list(np.linspace(9, 4, 12)))
+    panels = PANELS | {"u": {"yscale": "log"}}
+    return charts.training(pd.concat([frame, frame.assign(table="u")]), panels, ["small", "large"])
+
+
+def drawn_curves():
+    frame = tidy(few=[0.3, 0.5, 0.9], many=[0.6, 0.8, 1.0])
+    return charts.curves(frame, {"t": {"xlabel": "samples", "ticks": (1, 3)}})
+
+
+DRAWN = {name[6:]: draw for name, draw in list(globals().items()) if name.startswith("drawn_")}
+
+
+@locked
+@pytest.mark.parametrize("name", DRAWN)
+def test_charts_look_as_they_did(name):
+    DRAWN[name]().savefig(buffer := io.BytesIO(), format="png", dpi=60, metadata={"Software": None})
+    path = PICTURES / f"{name}.png"
+    assert plots.looks_alike(path.read_bytes(), buffer.getvalue()), f"replace {path} if it should look otherwise"
+
+
+def test_recovery_shows_the_papers_numbers_of_our_models_only():
+    axis = drawn_recovery().axes[0]
+    assert [text.get_text() for text in axis.get_yticklabels()] == ["L2G (ours)", "L2G", "PDS"]
+    marks = [(line.get_marker(), *line.get_xydata()[0]) for line in axis.lines if line.get_marker() in ("o", "x")]
+    assert sorted(marks) == [("o", 0.02, 0), ("o", 0.1, 1), ("o", 0.4, 2), ("x", 0.06, 1), ("x", 0.5, 2)]
+    faces = {line.get_xdata()[0]: line.get_mfc() for line in axis.lines if line.get_marker() == "o"}
+    assert faces[0.02] == "white" and faces[0.1] == plots.COLOURS["Unrolling"]
+    assert axis.get_xscale() == "log"
+
+
+def test_a_sweep_tells_models_variants_and_references_apart():
+    figure = drawn_sweep()
+    pds, variant, reference = figure.axes[0].containers
+    assert pds[0].get_color() == pds[0].get_mfc() == plots.COLOURS["PDS"]
+    assert (variant[0].get_color(), variant[0].get_mfc()) == (plots.COLOURS["L2G"], "white")
+    assert reference[0].get_color() == "#555555"
+    assert [text.get_text() for text in figure.legends[0].texts] == ["PDS", "L2G (shuffled ids)", "reference"]
+    assert figure.axes[1].containers[0][0].get_ydata().tolist() == [0.75, 0.5, 0.25]
+
+
+def test_variants_of_a_model_differ_in_dashes():
+    axis = drawn_convergence().axes[0]
+    assert [line.get_linestyle() for line in axis.lines] == ["-", "--", ":", "-"]
+    assert [line.get_marker() for line in axis.lines] == ["", "o", "o", "o"]
+    assert axis.lines[0].get_color() == axis.lines[2].get_color() != axis.lines[3].get_color()
+    assert axis.get_yscale() == "log" and axis.get_title() == "a panel"
+
+
+def test_convergence_shows_the_error_only():
+    frame = tidy(L2G=[1.0, 0.5])
+    other = frame.assign(metric="gmse difference")
+    assert len(charts.convergence(pd.concat([frame, other]), PANELS).axes[0].lines[0].get_xdata()) == 2
+
+
+def test_a_curve_of_ten_points_has_no_markers():
+    axis = charts.convergence(tidy(PDS=[1.0] * 9, L2G=[1.0] * 10), PANELS).axes[0]
+    assert [line.get_marker() for line in axis.lines] == ["o", ""]

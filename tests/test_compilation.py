@@ -1,0 +1,17 @@
+import numba
+from numba.core.registry import CPUDispatcher
+
+from helpers import kernels
+from helpers.experiments.compilation import compile_kernels
+
+
+def test_every_kernel_that_is_kept_is_compiled_for_every_type():
+    compile_kernels()
+    compiled = {name: f for name, f in vars(kernels).items() if isinstance(f, CPUDispatcher)}
+    kept = {name: f.signatures for name, f in compiled.items() if f.stats.cache_path}
+    assert len(kept) >= 4
+    used = {name: {array.dtype for s in signatures for array in s if isinstance(array, numba.types.Array)}
+            for name, signatures in kept.items()}  # fmt: skip
+    assert [name for name, types in used.items() if numba.float64 not in types] == []
+    assert numba.float32 in used["_forward"]
+    assert numba.float32 in used["_backward"]

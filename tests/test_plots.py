@@ -1,0 +1,250 @@
+"""Files that change only with what they show, and figures that show their data and look as they did.
+
+Each type of figure is drawn from made-up numbers and compared with its picture in tests/pictures/. To accept a new
+look, delete the picture and run the tests twice.
+"""
+
+import io
+from pathlib import Path
+
+import matplotlib
+import matplotlib.pyplot as plt
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from helpers import paths, plots
+
+PICTURES = Path(__file__).parent / "pictures"
+LOCK = (paths.ROOT / "requirements.lock").read_text()
+locked = pytest.mark.skipif(
+    f"matplotlib=={matplotlib.__version__}\n" not in LOCK, reason="another version of matplotlib draws differently"
+)
+
+
+@pytest.fixture(autouse=True)
+def drawing(monkeypatch, tmp_path):
+    plt.switch_backend("agg")
+    monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
+    monkeypatch.setattr(paths, "CHECK", False)
+    with plt.rc_context():
+        plots.style()
+        yield
+    plt.close("all")
+
+
+def png(pixels):
+    Image.fromarray(np.asarray(pixels, dtype=np.uint8)).save(buffer := io.BytesIO(), "png")
+    return buffer.getvalue()
+
+
+# --- style and files -----------------------------------------------------------------------------------------------
+
+
+def line(y=1.0):
+    """A figure without text, which would take most of the time."""
+    figure, axis = plt.subplots(figsize=(3, 2))
+    axis.plot([0, 1, 2], [0, y, 1])
+    axis.set(ylim=(0, 2), xticks=[], yticks=[])
+    return figure
+
+
+def stored(name="figure"):
+    files = [paths.FIGURES / f"{name}.{suffix}" for suffix in ("png", "pdf")]
+    return [(file.read_bytes(), file.stat().st_mtime_ns) for file in files]
+
+
+def test_figures_are_stored_as_png_and_pdf_without_dates():
+    figure = line()
+    figure.suptitle("Title")
+    plots.save(figure, "figure")
+    (picture, _), (document, _) = stored()
+    assert Image.open(io.BytesIO(picture)).info.keys() <= {"dpi"}
+    assert Image.open(io.BytesIO(picture)).size[0] == pytest.approx(3 * 160, rel=0.1)
+    assert document.startswith(b"%PDF")
+    for word in (b"CreationDate", b"Creator", b"Producer", b"/ID"):
+        assert word not in document
+
+
+def test_the_same_figure_is_the_same_file():
+    plots.save(line(), "one")
+    plots.save(line(), "two")
+    assert [content for content, _ in stored("one")] == [content for content, _ in stored("two")]
+
+
+def test_a_figure_that_shows_the_same_is_drawn_once_and_not_written(monkeypatch):
+    plots.save(line(), "figure")
+    before = stored()
+    formats = []
+    savefig = plt.Figure.savefig
+    monkeypatch.setattr(plt.Figure, "savefig", lambda f, *a, **k: formats.append(k["format"]) or savefig(f, *a, **k))
+    plots.save(line(1.001), "figure")  # a fifth of a pixel
+    assert stored() == before
+    assert formats == ["png"]
+
+
+def test_a_figure_that_shows_something_else_is_written():
+    plots.save(line(), "figure")
+    before = stored()
+    plots.save(line(1.05), "figure")
+    assert all(new != old for (new, _), (old, _) in zip(stored(), before, strict=True))
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf"])
+def test_a_missing_file_is_written(suffix):
+    plots.save(line(), "figure")
+    before = stored()
+    (paths.FIGURES / f"figure.{suffix}").unlink()
+    plots.save(line(), "figure")
+    assert [content for content, _ in stored()] == [content for content, _ in before]
+
+
+def test_a_damaged_file_is_replaced():
+    plots.save(line(), "figure")
+    before = stored()
+    (paths.FIGURES / "figure.png").write_bytes(b"no picture")
+    plots.save(line(), "figure")
+    assert stored()[0][0] == before[0][0]
+
+
+def test_an_interrupted_save_is_made_up_for(monkeypatch):
+    plots.save(line(), "figure")
+    plots.save(line(1.5), "other")
+
+    def interrupted(path, content, write=paths.write_atomically):
+        write(path, content)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(paths, "write_atomically", interrupted)
+        plots.save(line(1.5), "figure")
+    plots.save(line(1.5), "figure")
+    assert [content for content, _ in stored()] == [content for content, _ in stored("other")]
+
+
+def test_nothing_is_written_in_a_check(monkeypatch):
+    monkeypatch.setattr(paths, "CHECK", True)
+    plots.save(line(), "figure")
+    assert not paths.FIGURES.exists()
+
+
+def test_the_layout_is_settled_once():
+    figure = line()
+    plots.save(figure, "figure")
+    assert figure.dpi == plt.rcParams["figure.dpi"]
+    place = figure.axes[0].get_position().bounds
+    figure.axes[0].set_title("two\nlines")
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_position().bounds == place
+
+
+def test_a_figure_without_layout_is_stored_as_it_is():
+    plt.rcParams["figure.constrained_layout.use"] = False
+    figure = plt.figure(figsize=(3, 2))
+    figure.add_axes((0.2, 0.2, 0.5, 0.5))
+    plots.save(figure, "figure")
+    assert figure.axes[0].get_position().bounds == pytest.approx((0.2, 0.2, 0.5, 0.5))
+
+
+def grey(height=40, width=60):
+    picture = np.full((height, width, 3), 200)
+    picture[10:20, 10:20] = 100
+    return picture
+
+
+def test_pictures_are_alike_up_to_a_pixel_and_a_shade():
+    old = png(grey())
+    assert plots.looks_alike(old, old)
+    for shift in ((0, 1), (1, 0), (-1, -1)):
+        assert plots.looks_alike(old, png(np.roll(grey(), shift, (0, 1))))
+    assert plots.looks_alike(old, png(grey() + 8))
+    assert plots.looks_alike(old, png(grey() - 8))
+    assert plots.looks_alike(old, png(grey(41, 59)))
+
+
+def test_pictures_differ_by_two_pixels_a_visible_shade_a_dot_or_their_size():
+    old = png(grey())
+    for shift in ((0, 2), (2, 0), (-2, 0), (0, -2)):
+        assert not plots.looks_alike(old, png(np.roll(grey(), shift, (0, 1))))
+    assert not plots.looks_alike(old, png(grey() + 9))
+    assert not plots.looks_alike(old, png(grey() - 9))
+    dot = grey()
+    dot[30, 30, 1] = 100
+    assert not plots.looks_alike(old, png(dot))
+    assert not plots.looks_alike(png(dot), old)
+    for size in ((42, 60), (40, 58)):
+        assert not plots.looks_alike(old, png(grey(*size)))
+    assert not plots.looks_alike(b"no picture", old)
+    assert not plots.looks_alike(old[:100], old)
+    opaque, clear = (np.concatenate([grey(), np.full((40, 60, 1), alpha)], 2) for alpha in (255, 100))
+    assert plots.looks_alike(old, png(opaque))
+    assert not plots.looks_alike(old, png(clear))
+
+
+# --- figures -------------------------------------------------------------------------------------------------------
+
+GRAPHS = {"truth": torch.tensor([1.0, 0, 0.5, 0, 0, 0.25]), "found": torch.tensor([0.8, 0, 0.5, 0.1, 0, 0])}
+
+
+def drawn_heatmaps():
+    return plots.heatmaps(GRAPHS, boundaries=(1, 3))
+
+
+def drawn_network():
+    graph = nx.Graph()
+    graph.add_edge("a", "b", weight=2.0, probability=0.9)
+    graph.add_edge("b", "c", weight=0.5, probability=0.3)
+    graph.add_edge("c", "d", weight=1.0)
+    graph.add_node("e")
+    return plots.network(graph)
+
+
+def drawn_calibration():
+    mean = torch.tensor([0.05, 0.5, 0.95])
+    return plots.calibration({"one": (mean, mean**2, torch.tensor([1000.0, 10, 100])), "two": (mean, mean, mean)})
+
+
+DRAWN = {name[6:]: draw for name, draw in list(globals().items()) if name.startswith("drawn_")}
+
+
+@locked
+@pytest.mark.parametrize("name", DRAWN)
+def test_figures_look_as_they_did(name):
+    DRAWN[name]().savefig(buffer := io.BytesIO(), format="png", dpi=60, metadata={"Software": None})
+    path = PICTURES / f"{name}.png"
+    if not path.exists():
+        paths.write_atomically(path, buffer.getvalue())
+        pytest.fail(f"{path} was missing and has been written: look at it, then run this again")
+    assert plots.looks_alike(path.read_bytes(), buffer.getvalue()), f"delete {path} if it should look otherwise"
+
+
+def test_heatmaps_share_a_colour_scale():
+    figure = plots.heatmaps(GRAPHS)
+    images = [axis.images[0] for axis in figure.axes[:2]]
+    assert [image.get_clim() for image in images] == [(0, 1)] * 2
+    assert images[1].get_array()[0, 3] == 0.5 == images[1].get_array()[3, 0]
+    assert plots.heatmaps(GRAPHS, vmax=0.3).axes[0].images[0].get_clim() == (0, 0.3)
+
+
+def test_networks_take_an_axis_positions_and_labels():
+    graph = nx.path_graph(51)
+    nx.set_edge_attributes(graph, 1.0, "weight")
+    positions = {node: (node, 0) for node in graph}
+    axis = plt.subplots()[1]
+    figure = plots.network(graph, axis=axis, positions=positions)
+    assert figure is axis.figure
+    assert not axis.texts
+    assert axis.collections[-1].get_offsets()[:, 0].tolist() == list(range(51))
+    assert len(plots.network(graph, positions=positions, labels=True).axes[0].texts) == 51
+    assert len(plots.network(nx.empty_graph(50)).axes[0].texts) == 50
+    assert not plots.network(nx.empty_graph(3), labels=False).axes[0].texts
+
+
+def test_layouts_repeat_and_follow_the_seed():
+    graph = nx.Graph()
+    graph.add_weighted_edges_from([(0, 1, 1.0), (1, 2, 2.0), (3, 1, 1.0)])
+    figures = [plots.network(graph, seed=seed) for seed in (0, 0, 1)]
+    first, again, other = (figure.axes[0].collections[-1].get_offsets() for figure in figures)
+    assert np.array_equal(first, again) and not np.array_equal(first, other)

@@ -1,0 +1,345 @@
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from multiprocessing.connection import wait
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from helpers import paths, training
+from helpers.experiments import runs, sweep
+from helpers.experiments.runs import Run
+from helpers.experiments.sweep import SweepError
+
+TINY = Run("tiny", "unrolling", "BA", n_nodes=6, n_layers=3, n_train=64, n_val=16, epochs=2)
+GOOD = [replace(TINY, name=f"good{seed}", seed=seed) for seed in range(3)]
+WILD = replace(TINY, name="wild", lr=1e4)  # diverges
+LIMIT = 200  # seconds to wait for what must come; it comes within a few
+
+
+class Lethal(tuple):
+    """Options of a model that kill the first process which reads them, unless it is ours."""
+
+    def __new__(cls, options, mark, ours):
+        self = super().__new__(cls, options)
+        self.mark, self.ours = mark, ours
+        return self
+
+    def __reduce__(self):
+        return Lethal, (self[:], self.mark, self.ours)
+
+    def __iter__(self):
+        if os.getpid() != self.ours and not self.mark.exists():
+            self.mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__iter__()
+
+
+def deadly(folder):
+    """GOOD[0], which kills the first process that has it and leaves a mark in the folder."""
+    return replace(GOOD[0], options=Lethal((("tau", 0.9),), folder / "mark", os.getpid()))
+
+
+def collect(names):
+    """The names that are yielded, and the failures at the end."""
+    finished = []
+    try:
+        finished.extend(names)
+    except SweepError as error:
+        return finished, error.failures
+    return finished, {}
+
+
+def assert_as_if_trained_alone(run, folder, alone):
+    runs.train_run(run, folder=alone, progress=False)
+    a, b = (load_file(training.files(runs.checkpoint(run, where))[0]) for where in (alone, folder))
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+def wait_until(condition):
+    end = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)
+
+
+# --- here ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_failing_run_does_not_stop_the_others(tmp_path):
+    broken = replace(TINY, name="broken", model="unheard-of")
+    finished, failures = collect(sweep.train([WILD, GOOD[0], broken, GOOD[1]], folder=tmp_path))
+    assert finished == ["good0", "good1"]
+    assert failures.keys() == {"wild", "broken"}
+    assert failures["wild"].startswith("FloatingPointError: the loss is ")
+    assert failures["wild"].endswith(" in epoch 1: lower lr=10000.0")
+    assert failures["broken"].startswith("ValueError: model='unheard-of'")
+    assert runs.state_of(WILD, tmp_path) == "missing"
+
+
+def test_the_error_says_all_that_failed():
+    error = SweepError({"a": "reason 1", "b": "reason 2"})
+    assert str(error) == "a: reason 1; b: reason 2"
+    assert error.failures == {"a": "reason 1", "b": "reason 2"}
+
+
+def test_options_reach_the_training(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(sweep, "train_run", lambda run, **how: asked.append((run, how)))
+    assert list(sweep.train(GOOD[:1], folder=tmp_path, device="meta", retrain=True)) == ["good0"]
+    assert list(sweep.train(GOOD[:1])) == ["good0"]
+    assert asked == [
+        (GOOD[0], {"progress": True, "device": "meta", "retrain": True, "folder": tmp_path}),
+        (GOOD[0], {"progress": True, "device": "cpu", "retrain": False, "folder": None}),
+    ]
+
+
+def test_interruptions_are_no_failures(tmp_path, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep, "train_run", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        list(sweep.train(GOOD, folder=tmp_path))
+
+
+def test_no_process_is_too_few():
+    with pytest.raises(ValueError, match="n_jobs=0: at least 1"):
+        list(sweep.train(GOOD, n_jobs=0))
+
+
+# --- processes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def staged(monkeypatch):
+    """Processes that are none: a run's name decides how each of its processes ends. Returns what happened."""
+    log = SimpleNamespace(started=[], ended=[], busy=[])
+
+    class Process:
+        exitcode = -9
+
+        def __init__(self, target, args, daemon):
+            assert target is sweep._work
+            assert daemon  # the interpreter must not wait for it
+            run, self.how, self.reply = args
+            self.name = run.name
+            log.started.append(run.name)
+
+        def start(self):
+            ending = self.name.split("-")[0]
+            self.reply = self.reply if ending == "dies" else os.dup(self.reply.fileno())
+            if ending != "dies":
+                self.reply = multiprocessing.connection.Connection(self.reply, readable=False)
+            if ending == "good":
+                self.reply.send(None)
+            if ending == "fails":
+                self.reply.send("a reason")
+
+        def kill(self):
+            log.ended.append((self.name, "kill"))
+
+        def join(self):
+            log.ended.append((self.name, "join"))
+
+    def wait_and_count(answers):
+        log.busy.append(len(answers))
+        return wait(answers)
+
+    def pipe(duplex):
+        assert not duplex  # the parent has nothing to say
+        return multiprocessing.Pipe(duplex=False)
+
+    context = SimpleNamespace(Pipe=pipe, Process=Process)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: {"spawn": context}[method])
+    monkeypatch.setattr(sweep, "wait", wait_and_count)
+    return log
+
+
+def named(*names):
+    return [replace(TINY, name=name) for name in names]
+
+
+def test_a_run_that_kills_every_process_is_given_up(staged):
+    finished, failures = collect(sweep.train(named("dies", "good-1", "fails", "good-2", "good-3"), n_jobs=2))
+    assert sorted(finished) == ["good-1", "good-2", "good-3"]
+    assert failures == {"dies": "its process died 3 times, at last with exit code -9", "fails": "a reason"}
+    assert sorted(staged.started) == ["dies", "dies", "dies", "fails", "good-1", "good-2", "good-3"]
+    assert sorted(staged.ended) == [(name, "join") for name in sorted(staged.started)]
+    assert max(staged.busy) == 2
+
+
+def test_a_sweep_that_is_given_up_leaves_no_process(staged):
+    names = sweep.train(named("endless-1", "good", "endless-2", "good-2"), n_jobs=3)
+    assert next(names) == "good"
+    assert staged.busy == [3]
+    names.close()
+    assert staged.ended == [
+        ("good", "join"),
+        ("endless-1", "kill"), ("endless-1", "join"),
+        ("endless-2", "kill"), ("endless-2", "join"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("run, reason", [(TINY, None), (WILD, "FloatingPointError: the loss is ")])
+def test_a_worker_watches_its_parent_and_answers_with_its_reason(tmp_path, monkeypatch, run, reason):
+    watching = threading.Event()
+    threads = []
+
+    class Thread(threading.Thread):
+        def __init__(self, **options):
+            threads.append(options)
+            super().__init__(**options)
+
+    monkeypatch.setattr(sweep, "_end_with_parent", watching.set)
+    monkeypatch.setattr(sweep.threading, "Thread", Thread)
+    answer, reply = multiprocessing.Pipe(duplex=False)
+    sweep._work(run, {"folder": tmp_path}, reply)
+    told = answer.recv()
+    assert told is None if reason is None else told.startswith(reason)
+    assert watching.wait(LIMIT)
+    assert threads == [{"target": watching.set, "daemon": True}]  # it must not keep a worker alive that is done
+
+
+def test_a_worker_shows_no_bar(monkeypatch):
+    asked = []
+    monkeypatch.setattr(sweep, "train_run", lambda run, **how: asked.append(how))
+    monkeypatch.setattr(sweep, "_end_with_parent", lambda: None)
+    _, reply = multiprocessing.Pipe(duplex=False)
+    sweep._work(TINY, {"device": "cpu"}, reply)
+    assert asked == [{"device": "cpu", "progress": False}]
+
+
+def test_a_worker_ends_after_its_parent(monkeypatch):
+    steps = []
+    parent = SimpleNamespace(join=lambda: steps.append("the parent is gone"))
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: parent)
+    monkeypatch.setattr(sweep.os, "_exit", steps.append)
+    sweep._end_with_parent()
+    assert steps == ["the parent is gone", 1]
+
+
+# --- Dask ----------------------------------------------------------------------------------------------------------
+
+
+def test_checkpoints_come_back_from_a_cluster_without_our_disk(tmp_path, monkeypatch):
+    """A client that trains elsewhere; an unchanged file is not written again."""
+    elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
+    distributed = pytest.importorskip("distributed")
+
+    class Future:
+        def __init__(self, answer=None, error=None):
+            self.answer, self.error = answer, error
+
+        def exception(self):
+            return self.error
+
+        def result(self):
+            return self.answer
+
+    class Client:
+        def __init__(self, address):
+            assert address == "tcp://somewhere"
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def submit(self, function, run, how, pure):
+            assert not pure  # the same run may be trained twice
+            if run.name == "good1":
+                return Future(error=RuntimeError("all workers lost"))
+            return Future(function(run, how | {"folder": elsewhere}))
+
+    monkeypatch.setattr(distributed, "Client", Client)
+    monkeypatch.setattr(distributed, "as_completed", list)
+    finished, failures = collect(sweep.train([*GOOD[:2], WILD], scheduler="tcp://somewhere", folder=here))
+    assert finished == ["good0"]
+    assert failures["good1"] == "RuntimeError: all workers lost"
+    assert "FloatingPointError" in failures["wild"]
+    assert runs.state_of(GOOD[0], here) == "trained"
+    assert sorted(path.name for path in here.iterdir()) == ["good0.json", "good0.safetensors"]
+    written = []
+    monkeypatch.setattr(paths, "write_atomically", lambda path, content: written.append(path.name))
+    (here / "good0.json").write_bytes(b"another")
+    assert list(sweep.train(GOOD[:1], scheduler="tcp://somewhere", folder=here)) == ["good0"]
+    assert written == ["good0.json"]
+
+
+def test_a_cluster_needs_dask(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ImportError, match=r"l2g-reproduction\[dask\]"):
+        list(sweep.train(GOOD, scheduler="tcp://somewhere"))
+
+
+# --- processes that are really killed ---------------------------------------------------------------------------------
+
+
+def test_a_killed_process_is_replaced_and_nothing_else_suffers(tmp_path):
+    folder = tmp_path / "there"
+    finished, failures = collect(sweep.train([deadly(tmp_path), GOOD[1]], n_jobs=2, folder=folder))
+    assert sorted(finished) == ["good0", "good1"]
+    assert failures == {}
+    assert (tmp_path / "mark").exists()
+    for run in GOOD[:2]:
+        assert_as_if_trained_alone(run, folder, tmp_path / "alone")
+    assert multiprocessing.active_children() == []
+
+
+def test_a_killed_parent_leaves_no_process(tmp_path):
+    program = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_sweep import Path, replace, sweep, TINY
+list(sweep.train([replace(TINY, name="endless", epochs=10**7)], n_jobs=2, folder=Path(sys.argv[1])))
+"""
+    parent = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=paths.ROOT)
+    workers = []
+    try:
+        wait_until(lambda: any(tmp_path.glob("endless.resume.safetensors")))  # it is at work
+        children = psutil.Process(parent.pid).children()
+        workers = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+        assert len(workers) == 1
+        parent.kill()
+        parent.wait()
+        wait_until(lambda: not any(alive(worker) for worker in workers))
+    finally:
+        for process in [psutil.Process(parent.pid)] if parent.poll() is None else []:
+            process.kill()
+        for worker in workers:
+            if alive(worker):
+                worker.kill()
+
+
+def alive(process):
+    """Not even a zombie, which is what is left where nobody collects the dead."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_dask_cluster_survives_the_loss_of_a_worker(tmp_path):
+    """A real scheduler and two worker processes; one is killed while it has a run."""
+    distributed = pytest.importorskip("distributed")
+    there = tmp_path / "there"
+    chosen = [deadly(tmp_path), WILD]
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        finished, failures = collect(sweep.train(chosen, scheduler=cluster.scheduler_address, folder=there))
+    assert (tmp_path / "mark").exists()
+    assert finished == ["good0"]
+    assert failures.keys() == {"wild"}
+    assert "FloatingPointError" in failures["wild"]
+    assert_as_if_trained_alone(GOOD[0], there, tmp_path / "alone")
