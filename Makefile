@@ -1,7 +1,8 @@
 # `make help` lists the commands. Any Python from 3.11 on will do: make test PYTHON=python3.12
 
 PYTHON ?= python3
-JOBS ?= 2
+# notebooks, tests and trainings that run at once: as many as there are cores
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
 # Always called as `python -m ...`, so that nothing outside .venv is found first.
 VENV := .venv/bin/python
@@ -14,12 +15,9 @@ export JUPYTER_PREFER_ENV_PATH := 1
 export JUPYTER_NO_CONFIG := 1
 export IPYTHONDIR := $(CURDIR)/.venv/ipython
 unexport JUPYTER_PATH PYTHONPATH PYTHONHOME
-EXECUTE := -m nbconvert --to notebook --execute --inplace --log-level=ERROR \
-	--ExecutePreprocessor.kernel_name=python3 --ExecutePreprocessor.record_timing=False \
-	--KernelManager.transport_encryption=auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test train data lint format clean
+.PHONY: help setup reproduce test train data measure lint format clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -27,7 +25,7 @@ help: ## list these commands
 # .venv/.stamp is written last. Its first line says for which Python and folder .venv was made, its second
 # line what is in it. Without a stamp, or with another first line, .venv is made anew; with another second
 # line it is updated.
-setup: ## create .venv and install the locked versions; done once
+setup: ## create .venv, install the locked versions, compile the kernels; done once
 	@set -e; \
 	version=$$("$(PYTHON)" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])') || { \
 		echo 'Python 3.11 or newer is needed, and "$(PYTHON)" does not run; try: make PYTHON=/path/to/python' >&2; \
@@ -37,7 +35,7 @@ setup: ## create .venv and install the locked versions; done once
 		exit 1;; \
 	esac; \
 	made_for="$${version%.*} $$(pwd)"; \
-	content=$$(cat requirements.lock pyproject.toml | cksum); \
+	content=$$(cat requirements.lock pyproject.toml helpers/kernels.py | cksum); \
 	was_for=; had=; \
 	if [ -x $(VENV) ] && [ -f .venv/.stamp ]; then { IFS= read -r was_for; read -r had; } < .venv/.stamp || true; fi; \
 	if [ "$$was_for" = "$$made_for" ] && [ "$$had" = "$$content" ]; then exit 0; fi; \
@@ -46,30 +44,30 @@ setup: ## create .venv and install the locked versions; done once
 	if [ "$$was_for" != "$$made_for" ]; then "$(PYTHON)" -m venv --clear .venv; fi; \
 	$(VENV) -m pip install --quiet -r requirements.lock; \
 	$(VENV) -m pip install --quiet --no-deps --no-build-isolation --editable .; \
+	$(VENV) -m helpers.experiments.compilation; \
 	printf '%s\n%s\n' "$$made_for" "$$content" > .venv/.stamp
 
 reproduce: setup ## run every notebook from top to bottom, in place, and renew the README's tables
-	@for notebook in notebooks/*.ipynb; do \
-		[ -e "$$notebook" ] || { echo "no notebook in notebooks/" >&2; exit 1; }; \
-		start=$$(date +%s); \
-		$(VENV) $(EXECUTE) "$$notebook" || { echo "FAILED  $$notebook" >&2; exit 1; }; \
-		echo "$$notebook  $$(($$(date +%s) - start)) s"; \
-	done
-	@$(VENV) -m helpers.summary
+	@$(VENV) -m helpers.experiments.notebooks run --jobs $(JOBS)
+	@$(VENV) -m helpers readme
 
 test: setup ## run the unit tests, then every notebook against its stored output
-	$(VENV) -m pytest tests
-	L2G_CHECK=1 $(VENV) -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=900 --timeout=0 notebooks
+	$(VENV) -m pytest -n $(JOBS) --dist loadgroup tests
+	@$(VENV) -m helpers.experiments.notebooks test --jobs $(JOBS)
 
-train: setup ## train every run again, JOBS=2 at a time
-	$(VENV) -m helpers.runs train --retrain --jobs $(JOBS)
+train: setup ## train every run again
+	$(VENV) -m helpers train --retrain --jobs $(JOBS)
 
 data: setup ## compare the shipped statistics of real data with the raw files in L2G_RAW or data/raw
-	$(VENV) -m helpers.datasets
+	$(VENV) -m helpers data
 
-lint: setup ## check code and notebooks with ruff
+measure: setup ## measure the times and the memory that a table shows; nothing else should be running
+	$(VENV) -m helpers measure
+
+lint: setup ## check code with ruff, and the form of the notebooks
 	$(VENV) -m ruff check .
 	$(VENV) -m ruff format --check .
+	$(VENV) -m helpers.experiments.notebooks check
 
 format: setup ## let ruff repair and format code and notebooks
 	$(VENV) -m ruff check --fix-only .
