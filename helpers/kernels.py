@@ -102,45 +102,56 @@ def _backward(heads, tails, y, constants, slope, W, V, P, R, Q, F, D, De, g_W, g
 
 
 class PDSLayers(torch.autograd.Function):
-    """w, y (E, B), v (m, B), theta (T, 3), edges (2, E) -> path (T, E, B), last v (m, B); CPU tensors of one dtype."""
+    """w, y (..., E, B), v (..., m, B), theta (..., T, 3), edges (2, E) -> path (..., T, E, B), last v (..., m, B).
+
+    The dots are (S,) for S stacked networks, each with its own theta, or nothing. CPU tensors of one dtype.
+    """
 
     @staticmethod
     def forward(ctx, w, v, y, theta, slope, edges):
-        (n_edges, n), m, n_layers = y.shape, len(v), len(theta)
-        alpha, beta, gamma = theta.detach().double().numpy().T
+        stack = y.shape[:-2]
+        w, v, y, rows = (x.detach().reshape(-1, *x.shape[-2:]) for x in (w, v, y, theta))
+        (n_stacked, n_edges, n), m, n_layers = y.shape, v.shape[1], rows.shape[1]
+        alpha, beta, gamma = rows.double().numpy().transpose(2, 0, 1)
         c = 2 * beta * gamma
         y = np.ascontiguousarray(y.numpy())
-        constants = np.stack([c, 1 - c, gamma, 2 * gamma, 4 * alpha * gamma], 1).astype(y.dtype)
-        W, V = np.empty((n_layers + 1, n_edges, n), y.dtype), np.empty((n_layers + 1, m, n), y.dtype)
-        W[0], V[0] = w.numpy(), v.numpy()
-        P = np.empty((n_layers, n_edges, n), y.dtype)
-        ctx.arrays = (
-            *edges.numpy(),
-            y,
-            constants,
-            y.dtype.type(slope),
-            W,
-            V,
-            P,
-            *np.empty((5, n_layers, m, n), y.dtype),
-        )
+        constants = np.stack([c, 1 - c, gamma, 2 * gamma, 4 * alpha * gamma], 2)
+        with np.errstate(over="ignore"):  # a training that diverges is noticed by its loss
+            constants = constants.astype(y.dtype)
+        W = np.empty((n_stacked, n_layers + 1, n_edges, n), y.dtype)
+        V = np.empty((n_stacked, n_layers + 1, m, n), y.dtype)
+        W[:, 0] = w.numpy()
+        V[:, 0] = v.numpy()
+        P = np.empty((n_stacked, n_layers, n_edges, n), y.dtype)
+        nodes = np.empty((n_stacked, 5, n_layers, m, n), y.dtype)
+        ctx.calls = [
+            (*edges.numpy(), y[s], constants[s], y.dtype.type(slope), W[s], V[s], P[s], *nodes[s])
+            for s in range(n_stacked)
+        ]
         ctx.save_for_backward(theta)
-        _forward(*ctx.arrays)
-        return torch.from_numpy(W[1:]), torch.from_numpy(V[-1].copy())
+        for arguments in ctx.calls:
+            _forward(*arguments)
+        path = torch.from_numpy(W[:, 1:]).reshape(*stack, n_layers, n_edges, n)
+        return path, torch.from_numpy(V[:, -1].copy()).reshape(*stack, m, n)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g_path, g_v):
-        y, g_path = ctx.arrays[2], np.ascontiguousarray(g_path.numpy())
-        g_w, g_y, g_v = np.zeros_like(y), np.zeros_like(y), g_v.numpy().copy()
-        sums = np.zeros((len(g_path), 3, y.shape[1]), y.dtype)
-        _backward(*ctx.arrays, g_path, g_w, g_v, g_y, sums)
-        theta = ctx.saved_tensors[0]
-        alpha, beta, gamma = theta.double().T
-        by_root, by_beta, by_gamma = torch.from_numpy(sums.sum(2, dtype=np.float64)).T
+        (theta,) = ctx.saved_tensors
+        stack = theta.shape[:-2]
+        g_path = np.ascontiguousarray(g_path.reshape(len(ctx.calls), *g_path.shape[-3:]).numpy())
+        g_v = g_v.reshape(len(ctx.calls), *g_v.shape[-2:]).numpy().copy()
+        g_w = np.zeros((len(ctx.calls), *g_path.shape[-2:]), g_path.dtype)
+        g_y = np.zeros_like(g_w)
+        sums = np.zeros((len(ctx.calls), g_path.shape[1], 3, g_path.shape[-1]), g_path.dtype)
+        for s, arguments in enumerate(ctx.calls):
+            _backward(*arguments, g_path[s], g_w[s], g_v[s], g_y[s], sums[s])
+        alpha, beta, gamma = theta.double().unbind(-1)
+        by_root, by_beta, by_gamma = torch.from_numpy(sums.sum(3, dtype=np.float64)).reshape(*theta.shape).unbind(-1)
         g_gamma = 2 * beta * by_beta + by_gamma - alpha * by_root
-        g_theta = torch.stack([-gamma * by_root, 2 * gamma * by_beta, g_gamma], 1).to(theta)
-        return *map(torch.from_numpy, (g_w, g_v, g_y)), g_theta, None, None
+        g_theta = torch.stack([-gamma * by_root, 2 * gamma * by_beta, g_gamma], -1).to(theta)
+        by_w, by_v, by_y = (torch.from_numpy(g).reshape(*stack, *g.shape[1:]) for g in (g_w, g_v, g_y))
+        return by_w, by_v, by_y, g_theta, None, None
 
 
 # --- candidate edge lists ---------------------------------------------------------------------------------------------
@@ -153,20 +164,17 @@ def two_sum(a, b):
     return total, (a - (total - back)) + (b - back)
 
 
-def edge_gap(w, s, beta):
-    """beta w^2 - s w + relu(s)^2 / (4 beta), the Fenchel-Young gap of an edge with w >= 0; for numbers and tensors."""
-    positive = (s + abs(s)) / 2
-    return beta * (w - positive / (2 * beta)) ** 2 + w * (positive - s)
-
-
 _two_sum = njit(two_sum)
-_edge_gap = njit(edge_gap)
 
 
 @njit(cache=True)
-def list_residuals(heads, tails, y, lam, low, R, d):
-    """Fill R = relu(l_i + l_j - 2y) (b, E) and the degrees d (b, m) of w = R / 2; l is the sum `lam` + `low` (b, m)."""
+def list_residuals(heads, tails, y, lam, low, R, d, squares):
+    """Fill R = relu(l_i + l_j - 2y) (b, E), the degrees d (b, m) of w = R / 2 and the sums of R^2 (b,).
+
+    l is the sum `lam` + `low`, each (b, m).
+    """
     d[:] = 0
+    squares[:] = 0
     for b in range(len(y)):
         for e in range(len(heads)):
             i, j = heads[e], tails[e]
@@ -175,16 +183,36 @@ def list_residuals(heads, tails, y, lam, low, R, d):
             R[b, e] = r
             d[b, i] += r / 2
             d[b, j] += r / 2
+            squares[b] += r * r
 
 
 @njit(cache=True)
-def list_gaps(heads, tails, y, R, lam, gaps):
-    """Fill gaps (b,) with the sum over edges of the gap of w = R / 2 at the dual point `lam` (b, m), for beta = 1."""
-    gaps[:] = 0
+def list_slack(heads, tails, y, lam, slack):
+    """Fill slack (b, m) with the least 2y - l_i - l_j among the edges at each node."""
+    slack[:] = np.inf
     for b in range(len(y)):
         for e in range(len(heads)):
-            s = lam[b, heads[e]] + lam[b, tails[e]] - 2 * y[b, e]
-            gaps[b] += _edge_gap(R[b, e] / 2, s, 1.0)
+            i, j = heads[e], tails[e]
+            value = 2 * y[b, e] - lam[b, i] - lam[b, j]
+            slack[b, i] = min(slack[b, i], value)
+            slack[b, j] = min(slack[b, j], value)
+
+
+@njit(cache=True)
+def list_active(heads, tails, R, count):
+    """The ends of the edges with R > 0, R (E,), and in `count` (m,) how many of them each node has."""
+    count[:] = 0
+    active_heads = np.empty_like(heads)
+    active_tails = np.empty_like(tails)
+    n = 0
+    for e in range(len(heads)):
+        i, j, on = heads[e], tails[e], R[e] > 0
+        active_heads[n] = i
+        active_tails[n] = j
+        n += on
+        count[i] += on
+        count[j] += on
+    return active_heads[:n], active_tails[:n]
 
 
 @njit(cache=True)

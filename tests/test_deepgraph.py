@@ -345,7 +345,9 @@ def test_it_trains(tmp_path):
 
     torch.manual_seed(0)
     net = DeepGraph(8, 2, protocol="fair", n_channels=4, dilation=2)
-    schedule = training.Schedule(3, batch_size=32, lr=1e-2, decay=0.95, n_train=64, n_val=16, stream=True, seed=0)
+    schedule = training.Schedule(
+        3, batch_size=32, lr=1e-2, decay=0.95, n_train=64, n_val=16, stream=True, keep_best=False, seed=0
+    )
     training.fit(net, data, schedule, tmp_path / "deepgraph", {}, progress=False)
     losses = training.read_record(tmp_path / "deepgraph")["history"]["loss"]
     assert losses[-1] < losses[0]

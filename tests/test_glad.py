@@ -311,7 +311,9 @@ def test_a_few_epochs_of_the_stable_form_are_enough(tmp_path):
     def sets(split, n, epoch):
         return data(n=n, seed={"train": 2, "val": 4}[split])
 
-    schedule = training.Schedule(2, batch_size=3, lr=0.03, decay=1.0, n_train=60, n_val=5, stream=False, seed=0)
+    schedule = training.Schedule(
+        2, batch_size=3, lr=0.03, decay=1.0, n_train=60, n_val=5, stream=False, keep_best=False, seed=0
+    )
     net = training.fit(model(), sets, schedule, tmp_path / "glad", {}, progress=False)
     observations, w = data(n=16)
     Z = net.precision(observations)

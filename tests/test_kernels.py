@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from helpers.graphs import all_pairs
-from helpers.kernels import PDSLayers, add_signless_laplacian, edge_gap, list_gaps, list_residuals, two_sum
+from helpers.kernels import PDSLayers, add_signless_laplacian, list_active, list_residuals, list_slack, two_sum
 
 LISTS = {
     "complete": all_pairs(6),
@@ -70,6 +70,23 @@ def test_forward_is_algorithm_2(edges, slope):
 def test_backward_is_the_adjoint(edges, slope):
     arguments = [x.requires_grad_() for x in inputs(edges)]
     assert torch.autograd.gradcheck(lambda *x: PDSLayers.apply(*x, slope, edges), arguments)
+
+
+@pytest.mark.parametrize("edges", LISTS.values(), ids=LISTS)
+def test_a_stack_has_parameters_of_its_own_for_each_network(edges):
+    sets = [inputs(edges, seed=seed) for seed in range(3)]
+    together = [torch.stack(parts).requires_grad_() for parts in zip(*sets)]
+    path, v = PDSLayers.apply(*together, 0.01, edges)
+    assert path.shape == (3, 4, edges.shape[1], 3)
+    (path.sin().sum() + v.sin().sum()).backward()
+    for k, parts in enumerate(sets):
+        alone = [x.requires_grad_() for x in parts]
+        path_k, v_k = PDSLayers.apply(*alone, 0.01, edges)
+        (path_k.sin().sum() + v_k.sin().sum()).backward()
+        assert torch.equal(path[k], path_k)
+        assert torch.equal(v[k], v_k)
+        for part, whole in zip(alone, together):
+            torch.testing.assert_close(whole.grad[k], part.grad, rtol=1e-14, atol=1e-14)
 
 
 @pytest.mark.parametrize("output", [0, 1])
@@ -166,11 +183,13 @@ def test_residuals_and_degrees_of_a_list():
     low = 1e-18 * rng.random((2, 6))
     R = np.empty_like(y)
     d = np.full((2, 6), np.nan)
-    list_residuals(heads, tails, y, lam, low, R, d)
+    squares = np.full(2, np.nan)
+    list_residuals(heads, tails, y, lam, low, R, d, squares)
     expected = np.maximum(lam[:, heads] + lam[:, tails] - 2 * y, 0)
     assert (expected == 0).any()
     assert (expected > 0).any()
     assert np.allclose(R, expected, rtol=1e-14, atol=0)
+    assert np.allclose(squares, (expected**2).sum(1))
     assert np.allclose(d, expected / 2 @ degree_matrix(edges, 6).numpy().T)
 
 
@@ -178,39 +197,34 @@ def test_residuals_see_the_digits_below_the_sum():
     """l_i + l_j - 2y = 3e-20, which is lost in the rounding of 1 unless the low parts are carried along."""
     heads, tails = np.array([[0], [1]])
     R = np.empty((1, 1))
-    d = np.empty((1, 2))
-    list_residuals(heads, tails, np.array([[0.5]]), np.array([[1.0, 2e-20]]), np.array([[1e-20, 0.0]]), R, d)
+    rest = (np.empty((1, 2)), np.empty(1))
+    list_residuals(heads, tails, np.array([[0.5]]), np.array([[1.0, 2e-20]]), np.array([[1e-20, 0.0]]), R, *rest)
     assert R[0, 0] == pytest.approx(3e-20, rel=1e-12)
-    list_residuals(heads, tails, np.array([[0.5]]), np.array([[1.0, 2e-20]]), np.array([[0.0, 1e-20]]), R, d)
+    list_residuals(heads, tails, np.array([[0.5]]), np.array([[1.0, 2e-20]]), np.array([[0.0, 1e-20]]), R, *rest)
     assert R[0, 0] == pytest.approx(3e-20, rel=1e-12)
 
 
-@pytest.mark.parametrize("beta", [0.5, 1.0, 3.0])
-def test_edge_gap_is_that_of_fenchel_and_young(beta):
-    """f(w) + f*(s) - s w for f(w) = beta w^2 on w >= 0, by its definition; 0 at w = relu(s) / (2 beta)."""
-    for s in (-0.7, 0.0, 0.9):
-        for w in (0.0, 0.2, 1.5):
-            expected = beta * w**2 + max(s, 0) ** 2 / (4 * beta) - s * w
-            assert edge_gap(w, s, beta) == pytest.approx(expected, abs=1e-14)
-            tensors = torch.tensor([w, s], dtype=torch.float64)
-            assert edge_gap(*tensors, beta).item() == pytest.approx(expected, abs=1e-14)
-        assert edge_gap(max(s, 0) / (2 * beta), s, beta) == pytest.approx(0, abs=1e-15)
-
-
-def test_gaps_of_a_list():
+def test_slack_of_a_list():
     edges = LISTS["candidates"]
     heads, tails = edges.numpy()
     rng = np.random.default_rng(0)
     y = rng.random((2, len(heads)))
-    R = rng.random((2, len(heads)))
     lam = rng.random((2, 6))
-    gaps = np.full(2, np.nan)
-    list_gaps(heads, tails, y, R, lam, gaps)
-    w = R / 2
-    s = lam[:, heads] + lam[:, tails] - 2 * y
-    assert (s < 0).any()
-    assert (s > 0).any()
-    assert np.allclose(gaps, (w**2 - s * w + np.maximum(s, 0) ** 2 / 4).sum(1))
+    slack = np.full((2, 6), np.nan)
+    list_slack(heads, tails, y, lam, slack)
+    value = 2 * y - lam[:, heads] - lam[:, tails]
+    at_node = degree_matrix(edges, 6).numpy() > 0
+    expected = np.where(at_node, value[:, None], np.inf).min(-1)
+    assert np.allclose(slack, expected)
+
+
+def test_active_edges_of_a_list():
+    edges = LISTS["candidates"]
+    R = np.where(np.arange(edges.shape[1]) % 2, 0.5, 0.0)
+    count = np.full(6, np.nan)
+    active = np.stack(list_active(*edges.numpy(), R, count))
+    assert np.array_equal(active, edges.numpy()[:, R > 0])
+    assert np.array_equal(count, degree_matrix(edges, 6).numpy() @ (R > 0))
 
 
 def test_signless_laplacian_of_a_list():

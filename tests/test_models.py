@@ -1,5 +1,7 @@
 """The unrolled networks against Algorithm 1, against the equations of Section 3, and against the released sizes."""
 
+import copy
+
 import pytest
 import torch
 
@@ -134,11 +136,29 @@ def test_discounted_error_by_hand():
     path = torch.tensor([[[1.0], [0.0]], [[2.0], [1.0]]])  # two layers, two edges, one graph
     w = torch.tensor([[2.0, 0.0]])
     # squared errors 1 and 1 over ||w||^2 = 4; the last layer weighs tau, the one before tau^2
-    assert discounted_error(path, w, 0.5) == pytest.approx((0.5 * 1 + 0.25 * 1) / 4)
+    assert discounted_error(path, w, 0.5, 1) == pytest.approx((0.5 * 1 + 0.25 * 1) / 4)
     path[1] = torch.tensor([[2.0], [0.0]])
-    assert discounted_error(path, w, 0.5) == pytest.approx(0.25 / 4)
-    both = discounted_error(path.repeat(1, 1, 2), torch.cat([w, 2 * w]), 0.5)  # errors 1/4 and 9/16, 4/16; their mean
+    assert discounted_error(path, w, 0.5, 1) == pytest.approx(0.25 / 4)
+    both = discounted_error(
+        path.repeat(1, 1, 2), torch.cat([w, 2 * w]), 0.5, 1
+    )  # errors 1/4 and 9/16, 4/16; their mean
     assert both == pytest.approx((0.25 / 4 + (0.25 * 9 + 0.5 * 4) / 16) / 2)
+
+
+def test_the_discount_of_the_text_starts_at_one():
+    path = torch.tensor([[[1.0]], [[3.0]]])  # two layers, one edge, one graph
+    w = torch.tensor([[2.0]])
+    assert discounted_error(path, w, 0.5, 0) == pytest.approx((0.5 * 1 + 1) / 4)
+    model = Unrolling(3, tau=0.5, tau_offset=0).double()
+    observations, w = pairs()
+    released = Unrolling(3, tau=0.5, tau_offset=1).double()
+    y = observations.distances
+    torch.testing.assert_close(released.loss(y, w), 0.5 * model.loss(y, w))
+
+
+def test_the_first_step_may_be_given():
+    assert Unrolling(3, gamma_start=0.01).theta.tolist() == [pytest.approx([1, 1, 0.01])] * 3
+    assert L2G(6, 2, gamma_start=0.02).unrolling.theta[:, 2].tolist() == pytest.approx([0.02, 0.02])
 
 
 def test_batch_first():
@@ -218,7 +238,7 @@ def test_parameter_counts_of_the_released_code():
 
 def test_what_training_and_checkpoints_ask_for():
     for model in (Unrolling(2), L2G(6, 2)):
-        assert model.keep_best is True
+        assert model.stackable is True
         assert model.max_gradient == 1
     assert Unrolling(2, max_gradient=0.5).max_gradient == 0.5
     assert L2G(6, 2, max_gradient=0.5).max_gradient == 0.5
@@ -238,9 +258,38 @@ def test_encoder_follows_equation_6(readout):
     hidden = torch.relu(A @ (A.sum(1, keepdim=True) @ vae.h0) + vae.b0)
     hidden = torch.relu(A @ hidden @ vae.H1 + vae.b1)
     expected = vae.embedding(hidden.sum(0) if readout == "sum" else hidden.mean(0))
-    torch.testing.assert_close(vae.f_emb(A), expected)
+    torch.testing.assert_close(vae.f_emb(A[None])[0], expected)
     order = torch.tensor([3, 1, 4, 0, 2])
-    torch.testing.assert_close(vae.f_emb(A[order][:, order]), vae.f_emb(A))
+    torch.testing.assert_close(vae.f_emb(A[order][:, order][None])[0], expected)
+
+
+def test_encoder_of_the_text_is_equations_5_and_6_as_printed():
+    """No biases, f_mean and f_cov with a hidden layer each, and f_cov is the standard deviation, whatever its sign."""
+    vae = TopoDiffVAE(5, n_hidden=3, n_latent=2, readout="mean", encoder="text").double()
+    assert {name.split(".")[0] for name in vae.state_dict()} == {"h0", "H1", "f_mean", "f_cov", "decoder"}
+    _, w = pairs("ER", m=5, p=0.5)
+    r1 = w.roll(1, 0)
+    embedding = []
+    for graphs in (w, r1):
+        A = to_matrix(graphs).gt(0).double()
+        hidden = torch.relu(A @ A.sum(-1, keepdim=True) @ vae.h0)
+        embedding.append(torch.relu(A @ hidden @ vae.H1).mean(-2))
+    delta = embedding[0] - embedding[1]
+    mean, log_var = vae.encode(r1, w)
+    for result, head in ((mean, vae.f_mean), ((log_var / 2).exp(), vae.f_cov)):
+        expected = torch.relu(delta @ head[0].weight.T + head[0].bias) @ head[2].weight.T + head[2].bias
+        torch.testing.assert_close(result, expected if head is vae.f_mean else expected.abs())
+        assert head[0].weight.shape == (3, 6)
+    assert (vae.f_cov(delta) < 0).any()
+
+
+def test_a_variance_of_zero_stays_finite():
+    vae = TopoDiffVAE(6, encoder="text")
+    torch.nn.init.zeros_(vae.f_cov[2].weight)
+    torch.nn.init.zeros_(vae.f_cov[2].bias)
+    _, w = pairs()
+    _, log_var = vae.encode(w.float(), w.float())
+    torch.testing.assert_close(log_var.exp(), torch.full_like(log_var, 1e-12), rtol=1e-3, atol=0)
 
 
 def test_encoder_follows_equation_5():
@@ -306,7 +355,7 @@ def test_kl_divergence_is_torchs():
     mean = torch.randn(5, 3, generator=seeded()).double()
     log_var = torch.randn(5, 3, generator=seeded(1)).double()
     normal = torch.distributions.Normal
-    expected = torch.distributions.kl_divergence(normal(mean, (log_var / 2).exp()), normal(0.0, 1.0)).mean()
+    expected = torch.distributions.kl_divergence(normal(mean, (log_var / 2).exp()), normal(0.0, 1.0))
     torch.testing.assert_close(kl_divergence(mean, log_var), expected)
 
 
@@ -472,3 +521,49 @@ def test_shipped_networks_recover_graphs(name, error):
     run = runs.RUNS[name]
     observations, w = runs.sample(run, "test", 16)
     assert gmse(runs.load(run).predict(observations), w).mean() < error
+
+
+# --- stacks --------------------------------------------------------------------------------------------------------
+
+
+def stack(models):
+    """One model with the parameters of all of them, as `training.fit_together` makes it."""
+    together = copy.deepcopy(models[0])
+    for name, parameter in together.named_parameters():
+        parameter.data = torch.stack([model.get_parameter(name).detach() for model in models])
+    return together
+
+
+TEXT = {"encoder": "text", "readout": "mean", "kl": "sum", "correction": True, "reconstruction": False}
+STACKS = {
+    "unrolling": lambda: Unrolling(4, slope=0.01),
+    "recurrent": lambda: Unrolling(4, shared=True),
+    "l2g": lambda: L2G(6, 3),
+    "text": lambda: L2G(6, 3, tau_offset=0, **TEXT),
+    "first and last": lambda: L2G(6, 3, enhanced=(0, -1), correction=True),
+}
+
+
+@pytest.mark.parametrize("build", STACKS.values(), ids=STACKS)
+def test_stacked_networks_compute_what_each_does_alone(build):
+    """Losses, their gradients and predictions, with noise of its own for each."""
+    torch.manual_seed(0)
+    models = [build().double() for _ in range(3)]
+    for model in models:
+        for parameter in model.parameters():
+            parameter.data += 0.02 * torch.rand_like(parameter)
+    observations, w = pairs(n=12)
+    y = observations.distances.reshape(3, 4, -1)
+    w = w.reshape(3, 4, -1)
+    together = stack(models)
+    losses = together.loss(y, w, [seeded(seed) for seed in range(3)])
+    losses.sum().backward()
+    assert losses.shape == (3,)
+    for k, model in enumerate(models):
+        alone = model.loss(y[k], w[k], seeded(k))
+        alone.backward()
+        torch.testing.assert_close(losses[k], alone)
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(together.get_parameter(name).grad[k], parameter.grad)
+        torch.testing.assert_close(together.predict(y)[k], model.predict(y[k]))
+        torch.testing.assert_close(together(y)[k], model(y[k]))

@@ -16,6 +16,7 @@ from helpers.rivals.deepgraph import DeepGraph, sample_sparse
 from helpers.rivals.glad import GLAD
 from helpers.training import CheckpointError
 
+N_RUNS = 257
 TINY = Run("tiny", "unrolling", "BA", n_nodes=6, n_layers=3, n_train=64, n_val=16, epochs=2)
 
 
@@ -36,12 +37,13 @@ def test_the_plain_run_is_the_protocol_of_the_paper():
     assert (run.n_train, run.n_val, run.n_signals, run.sigma2) == (4000, 1000, 3000, 1e-4)
     assert (run.epochs, run.batch_size, run.lr, run.decay) == (100, 32, 1e-2, 0.95)
     assert (run.weighted, run.shuffle, run.stream, run.seed, run.params, run.options) == (True, False, False, 0, (), ())
-    for field in ("epochs", "batch_size", "lr", "decay", "n_train", "n_val", "stream", "seed"):
+    assert (run.keep_best, run.keep_weights) == (True, True)
+    for field in ("epochs", "batch_size", "lr", "decay", "n_train", "n_val", "stream", "keep_best", "seed"):
         assert getattr(run.schedule, field) == getattr(run, field)
 
 
 def test_names_are_short_unique_and_those_of_their_runs():
-    assert len(RUNS) == 113
+    assert len(RUNS) == N_RUNS
     assert all(name == run.name for name, run in RUNS.items())
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{6,32}", name) for name in RUNS)
     assert len({name.lower() for name in RUNS}) == len(RUNS)  # some file systems know no capitals
@@ -59,8 +61,14 @@ def test_names_tell_what_differs_from_the_plain_run():
         "l2g-ba-sigma1e3": {"sigma2": 1e3, "epochs": 60},
         "l2g-sbm-binary": {"family": "SBM", "weighted": False},
         "unrolling-ba-m100": {"model": "unrolling", "n_nodes": 100, "epochs": 30},
-        "unrolling-ba-lr1e-4": {
-            "model": "unrolling", "lr": 1e-4, "decay": 1.0, "options": (("max_gradient", 0.0),),
+        "l2g-er-seed3": {"family": "ER", "seed": 3, "keep_weights": False},
+        "l2g-ba-text": {"options": runs.TEXT, "keep_best": False},
+        "l2g-ba-text-seed1": {"options": runs.TEXT, "keep_best": False, "seed": 1, "keep_weights": False},
+        "unrolling-ba-text": {"model": "unrolling", "options": runs.TEXT_LOSS, "keep_best": False},
+        "l2g-ba-released": {"options": runs.RELEASED, "keep_best": False, "n_train": 6400, "n_val": 1600},
+        "unrolling-ba-released": {
+            "model": "unrolling", "lr": 1e-4, "decay": 1.0, "options": runs.RELEASED_LOSS, "keep_best": False,
+            "n_train": 6400, "n_val": 1600,
         },
         "recurrent-ws": {"model": "recurrent", "family": "WS", "epochs": 20},
     }  # fmt: skip
@@ -82,11 +90,79 @@ def test_the_usual_value_of_a_sweep_is_the_plain_run(model):
     assert runs.equivariant("mixed", options=runs.ABLATIONS["full model"]) == RUNS["equivariant-mixed"]
 
 
+def test_the_text_and_the_released_code_differ_from_ours_where_facts_say_so():
+    text = runs.arguments(RUNS["l2g-ba-text"])
+    released = runs.arguments(RUNS["l2g-ba-released"])
+    ours = runs.arguments(RUNS["l2g-ba"])
+
+    def differ(a, b):
+        return {key for key in a if a[key] != b[key]}
+
+    assert differ(text, released) == {
+        "tau_offset", "slope", "readout", "encoder", "reconstruction", "kl", "n_hidden", "n_decoder",
+    }  # fmt: skip
+    assert differ(released, ours) == {"slope", "gamma_start", "max_gradient", "correction"}
+    assert (text["n_hidden"], text["n_decoder"], text["n_latent"]) == (64, 256, 16)
+
+
+def test_runs_that_differ_in_their_seeds_are_stacked():
+    chosen = [
+        *runs.select("l2g-ba-text*"),
+        RUNS["glad-ba"],
+        *runs.select("glad-ba-newton*"),
+        *runs.select("l2g-ba-seed?"),
+    ]
+    names = [[run.name for run in group] for group in runs.stacks(chosen)]
+    assert names == [
+        ["l2g-ba-text", *(f"l2g-ba-text-seed{k}" for k in range(1, 5))],
+        ["glad-ba"],
+        ["glad-ba-newton_schulz"],
+        ["glad-ba-newton_schulz-seed1"],
+        ["glad-ba-newton_schulz-seed2"],
+        [f"l2g-ba-seed{k}" for k in range(1, 5)],
+    ]
+    assert [len(group) for group in runs.stacks(chosen[:5], n=2)] == [2, 2, 1]
+
+
+def test_what_is_trained_together_is_what_is_trained_alone(registered):
+    """Only what is missing is trained; each run leaves its errors on the test graphs in its sidecar."""
+    seeds = [replace(TINY, name=f"tiny{seed}", seed=seed, keep_weights=seed == 0) for seed in range(3)]
+    alone = runs.train_run(replace(seeds[0], name="alone"), progress=False)
+    runs.train_run(seeds[1], progress=False)
+    before = runs.read_record(seeds[1])
+    runs.train_together(seeds, progress=False)
+    assert runs.read_record(seeds[1]) == before
+    torch.testing.assert_close(runs.load(seeds[0]).theta, alone.theta)
+    observations, w = runs.sample(TINY, "test", 64)
+    error = runs.test_errors(seeds[0])
+    np.testing.assert_allclose(error, gmse(alone.predict(observations), w), rtol=1e-4)
+    np.testing.assert_allclose(runs.test_errors(seeds[0], "gmse_shuffled").mean(), error.mean(), rtol=0.3)
+    assert runs.test_errors(seeds[2], "auc").shape == (64,)
+    assert (runs.test_errors(seeds[2]) != error).any()
+    with pytest.raises(CheckpointError, match="weights were not kept"):
+        runs.load(seeds[2])
+
+
+def test_a_diverged_run_has_no_errors(registered):
+    wild = replace(TINY, name="wild", lr=1e30, options=(("max_gradient", 0.0),))
+    with pytest.raises(FloatingPointError, match=r"diverged in epoch 1: lower lr=1e\+30"):
+        runs.train_run(wild, progress=False)
+    assert runs.state_of(wild) == "diverged"
+    assert runs.test_errors(wild) is None
+
+
+def test_only_unrolled_networks_are_evaluated():
+    assert runs.evaluate(RUNS["glad-ba"], None) == {}
+
+
 def test_every_registered_run_is_trained_and_nothing_else_lies_around():
     """The sidecars hold all of the configuration: any change to a run, a model's default or a generator's shows."""
     states = {name: runs.state_of(run) for name, run in RUNS.items()}
-    assert {name: state for name, state in states.items() if state != "trained"} == {}
-    expected = {file for run in RUNS.values() for file in training.files(runs.checkpoint(run))[:2]}
+    assert {name: state for name, state in states.items() if state not in ("trained", "diverged")} == {}
+    expected = set()
+    for name, run in RUNS.items():
+        weights, sidecar, _ = training.files(runs.checkpoint(run))
+        expected |= {weights, sidecar} if run.keep_weights and states[name] == "trained" else {sidecar}
     there = {file for folder in (paths.CHECKPOINTS, paths.WEIGHTS) for file in folder.iterdir()}
     assert {file for file in there if not file.name.startswith((".", "__"))} == expected
 
@@ -103,7 +179,7 @@ def test_the_networks_of_the_learner_are_part_of_the_package():
 def test_select_takes_shell_patterns():
     assert [run.name for run in runs.select("glad-w*-seed?")] == [f"glad-ws-newton_schulz-seed{k}" for k in (1, 2)]
     assert runs.select() == [*RUNS.values()]
-    with pytest.raises(ValueError, match=r"pattern='nothing-\*' matches none of the 113 runs"):
+    with pytest.raises(ValueError, match=rf"pattern='nothing-\*' matches none of the {N_RUNS} runs"):
         runs.select("nothing-*")
 
 
@@ -131,7 +207,8 @@ def test_a_model_gets_what_its_run_says():
 
 def test_arguments_are_all_of_them():
     assert runs.arguments(RUNS["recurrent-ba"]) == {
-        "n_layers": 20, "n_nodes": 20, "shared": True, "tau": 0.9, "slope": 0.0, "max_gradient": 1.0,
+        "n_layers": 20, "n_nodes": 20, "shared": True, "tau": 0.9, "tau_offset": 1, "slope": 0.0, "gamma_start": None,
+        "max_gradient": 1.0,
     }  # fmt: skip
     arguments = runs.arguments(RUNS["l2g-sp100"])
     assert arguments["n_decoder"] == 200
@@ -154,7 +231,7 @@ def test_configuration_has_everything_but_the_name():
         "weighted",
         "shuffle",
     }
-    fields |= {"epochs", "batch_size", "lr", "decay", "stream", "seed"}
+    fields |= {"epochs", "batch_size", "lr", "decay", "stream", "keep_best", "seed"}
     assert configuration.keys() == fields | {"arguments", "graphs"}
     assert configuration["arguments"] == runs.arguments(RUNS["l2g-abide"])
     assert configuration["graphs"] == {"ER": {"p": 0.1}}

@@ -21,14 +21,17 @@ from helpers.signals import observe
 from helpers.training import CheckpointError, Schedule
 
 N_EDGES = 10  # of 5 nodes
-SCHEDULE = Schedule(epochs=4, batch_size=8, lr=0.05, decay=0.5, n_train=20, n_val=6, stream=False, seed=3)
+SCHEDULE = Schedule(
+    epochs=4, batch_size=8, lr=0.05, decay=0.5, n_train=20, n_val=6, stream=False, keep_best=False, seed=3
+)  # fmt: skip
 CONFIGURATION = {"lr": 0.05, "arguments": {"width": [3, 4]}}
 
 
 class Toy(nn.Module):
-    """A linear map of distances, with some noise in its loss."""
+    """A linear map of distances, with some noise in its loss; its parameters may be stacked."""
 
     half_precision = ("map.",)
+    stackable = True
 
     def __init__(self):
         super().__init__()
@@ -43,20 +46,18 @@ class Toy(nn.Module):
         return observations.distances.float()
 
     def forward(self, y):
-        return self.theta * self.map(y)
+        return self.theta.unsqueeze(-2) * (y @ self.map.weight.mT + self.map.bias.unsqueeze(-2))
 
     def loss(self, prepared, w, generator=None):
         self.n_threads = torch.get_num_threads()
-        noise = torch.randn(w.shape, generator=generator)
-        return (self(prepared) + 0.1 * noise - w).square().sum(-1).mean()
+        generators = generator if isinstance(generator, list) else [generator]
+        noise = torch.stack([torch.randn(w.shape[-2:], generator=g) for g in generators]).reshape(w.shape)
+        return (self(prepared) + 0.1 * noise - w).square().sum(-1).mean(-1)
 
     def predict(self, observations):
+        y = observations if isinstance(observations, torch.Tensor) else self.prepare(observations)
         with torch.no_grad():
-            return self(self.prepare(observations)).clamp_min(0)
-
-
-class BestToy(Toy):
-    keep_best = True
+            return self(y).clamp_min(0)
 
 
 def data(split, n, epoch):
@@ -132,6 +133,7 @@ def test_checkpoint_holds_all_that_a_reader_may_ask(trained):
     assert record["name"] == "toy"
     assert record["configuration"] == CONFIGURATION
     assert record["n_parameters"] == 10 + 110
+    assert (record["diverged"], record["test"]) == (0, {})
     assert {len(values) for values in record["history"].values()} == {4}
     assert record["history"].keys() == {"loss", "val_gmse", "seconds"}
     assert record["seconds"] == round(sum(record["history"]["seconds"]), 2)
@@ -194,8 +196,8 @@ def test_the_best_epoch_is_kept_or_the_last(tmp_path):
     """With a growing rate the last epoch is not the best."""
     schedule = replace(SCHEDULE, epochs=6, lr=0.02, decay=2.5)
     observations, w = data("val", schedule.n_val, 0)
-    for model, pick in ((BestToy(), min), (Toy(), lambda errors: errors[-1])):
-        fit(tmp_path, model, schedule=schedule, retrain=True)
+    for keep_best, pick in ((True, min), (False, lambda errors: errors[-1])):
+        model = fit(tmp_path, schedule=replace(schedule, keep_best=keep_best), retrain=True)
         errors = stored(tmp_path)[1]["history"]["val_gmse"]
         assert errors[-1] > 1.1 * min(errors)
         assert gmse(model.predict(observations), w).mean().item() == pytest.approx(pick(errors), rel=5e-3)
@@ -204,14 +206,14 @@ def test_the_best_epoch_is_kept_or_the_last(tmp_path):
 def test_the_best_weights_survive_an_interruption(tmp_path, monkeypatch):
     """The best epoch lies before the interruption, so that its weights must be in the resume file."""
     monkeypatch.setattr(training, "SAVE_EVERY", -1)
-    schedule = replace(SCHEDULE, epochs=6, lr=0.02, decay=2.5)
-    whole = fit(tmp_path, BestToy(), schedule=schedule)
+    schedule = replace(SCHEDULE, epochs=6, lr=0.02, decay=2.5, keep_best=True)
+    whole = fit(tmp_path, schedule=schedule)
     monkeypatch.setattr(training, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        fit(tmp_path, BestToy(), schedule=schedule, retrain=True)
+        fit(tmp_path, schedule=schedule, retrain=True)
     monkeypatch.undo()
     training.files(tmp_path / "toy")[1].unlink()
-    resumed = fit(tmp_path, BestToy(), schedule=schedule)
+    resumed = fit(tmp_path, schedule=schedule)
     assert_same_weights(whole.state_dict(), resumed.state_dict())
 
 
@@ -255,8 +257,8 @@ def test_an_epoch_takes_every_graph_once_in_an_order_of_its_own():
     model = Watch()
     optimiser = torch.optim.SGD(model.parameters())
     for epoch in (0, 2):
-        loss = training._train_epoch(model, optimiser, SCHEDULE, 2 * w, w, epoch)
-        assert loss == pytest.approx(9.5)
+        loss = training._train_epoch(model, optimiser, [SCHEDULE], 2 * w, w, epoch)
+        assert loss == pytest.approx([9.5])
         assert optimiser.param_groups[0]["lr"] == 0.05 * 0.5**epoch
         assert not model.training
     assert [len(batch) for batch in seen] == 2 * [8, 8, 4]
@@ -309,7 +311,7 @@ def test_one_wild_gradient_does_not_spoil_a_step(bound):
 
     model = Wild()
     optimiser = torch.optim.SGD(model.parameters())
-    training._train_epoch(model, optimiser, replace(SCHEDULE, lr=1.0), torch.zeros(8, 1), torch.zeros(8, 1), 0)
+    training._train_epoch(model, optimiser, [replace(SCHEDULE, lr=1.0)], torch.zeros(8, 1), torch.zeros(8, 1), 0)
     length = 2**0.5 * 1e6
     assert model.a.norm().item() == pytest.approx(bound or length, rel=1e-4)
     assert model.b.norm().item() == pytest.approx(0.1 * 2**0.5, rel=1e-4)  # short enough as it is
@@ -317,7 +319,7 @@ def test_one_wild_gradient_does_not_spoil_a_step(bound):
 
 @pytest.mark.parametrize("part, one", [("loss", ()), ("predict", (1, 2))])
 def test_divergence_is_said(tmp_path, part, one):
-    """One entry of the predictions is enough."""
+    """One entry of the predictions is enough. It is recorded, and not tried again unless somebody asks for it."""
     model = Toy()
     answer = getattr(model, part)
 
@@ -329,6 +331,15 @@ def test_divergence_is_said(tmp_path, part, one):
     setattr(model, part, spoil)
     with pytest.raises(FloatingPointError, match=r"epoch 1: lower lr=0\.05"):
         fit(tmp_path, model)
+    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "diverged"
+    record = training.read_record(tmp_path / "toy", CONFIGURATION)
+    assert (record["diverged"], record["weights_sha256"], record["test"]) == (1, None, {})
+    assert None in (record["history"]["loss"][0], record["history"]["val_gmse"][0])
+    assert [path.name for path in tmp_path.iterdir()] == ["toy.json"]
+    with pytest.raises(CheckpointError, match="diverged in epoch 1 and left no weights"):
+        fit(tmp_path)
+    fit(tmp_path, retrain=True)
+    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "trained"
 
 
 @pytest.mark.parametrize("name", ["epochs", "batch_size", "n_train", "n_val"])
@@ -361,7 +372,7 @@ def test_validation_happens_on_the_device(tmp_path, monkeypatch):
             assert observations.moments.device.type == "meta"
             raise ConnectionAbortedError("seen")
 
-    monkeypatch.setattr(training, "_train_epoch", lambda *_: 0.0)
+    monkeypatch.setattr(training, "_train_epoch", lambda *_: [0.0])
     with pytest.raises(ConnectionAbortedError, match="seen"):
         fit(tmp_path, Somewhere(), device="meta")
 
@@ -437,9 +448,9 @@ def test_progress_is_saved_every_few_seconds_and_in_the_end(tmp_path, monkeypatc
 
     save = training._save_progress
 
-    def count(path, configuration, model, optimiser, history, best):
-        epochs.append(len(history))
-        save(path, configuration, model, optimiser, history, best)
+    def count(progress):
+        epochs.append(len(progress.history))
+        save(progress)
 
     monkeypatch.setattr(training, "_save_progress", count)
     fit(tmp_path, Slow(), schedule=replace(SCHEDULE, epochs=8))
@@ -558,8 +569,17 @@ def test_damaged_weights_are_refused(copied, tmp_path, damage):
     "content",
     [b"", b"{", b"[]", b"{}", b"\xff\xfe", b"null", b'"text"', b"3"]
     + [
-        json.dumps({"configuration": {}, "weights_sha256": "", "history": {}, "seconds": 1} | change).encode()
-        for change in ({"configuration": []}, {"weights_sha256": 1}, {"history": []}, {"seconds": "1"}, {"seconds": -1})
+        json.dumps(
+            {"configuration": {}, "weights_sha256": "", "diverged": 0, "history": {}, "seconds": 1} | change
+        ).encode()
+        for change in (
+            {"configuration": []},
+            {"weights_sha256": 1},
+            {"diverged": None},
+            {"history": []},
+            {"seconds": "1"},
+            {"seconds": -1},
+        )
     ],
 )
 def test_damaged_sidecars_are_refused(copied, tmp_path, content):
@@ -692,3 +712,139 @@ def test_two_trainings_at_once_do_not_disturb_each_other(trained, tmp_path, monk
     fit(tmp_path, model)
     assert_same_weights(stored(tmp_path)[0], stored(trained[1])[0])
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
+
+
+# --- stacks ------------------------------------------------------------------------------------------------------
+
+
+def source(seed):
+    """Data of a seed of its own."""
+    return lambda split, n, epoch: data(split, n, epoch + 100 * seed)
+
+
+def start(seed):
+    """A toy with a start of its own."""
+    model = Toy()
+    with torch.no_grad():
+        model.theta += 0.01 * seed
+    return model
+
+
+def several(folder, seeds, schedule=SCHEDULE, **more):
+    return [
+        training.Training(
+            start(seed), source(seed), replace(schedule, seed=seed), folder / f"toy{seed}", CONFIGURATION, **more
+        )
+        for seed in seeds
+    ]
+
+
+def assert_like_singles(folder, seeds, schedule=SCHEDULE):
+    for seed in seeds:
+        alone = folder / f"alone{seed}"
+        model = training.fit(
+            start(seed), source(seed), replace(schedule, seed=seed), alone, CONFIGURATION, progress=False
+        )
+        together = training.load(folder / f"toy{seed}", Toy(), CONFIGURATION)
+        for name, value in model.state_dict().items():
+            torch.testing.assert_close(together.state_dict()[name], value, rtol=2e-3, atol=1e-5)  # half precision
+        records = [training.read_record(path, CONFIGURATION) for path in (alone, folder / f"toy{seed}")]
+        for key in ("loss", "val_gmse"):
+            assert records[0]["history"][key] == pytest.approx(records[1]["history"][key], rel=1e-5)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("bound", [0.0, 0.3])
+@pytest.mark.parametrize("keep_best", [False, True])
+def test_a_stack_trains_each_network_as_if_it_were_alone(tmp_path, monkeypatch, stream, bound, keep_best):
+    """Weights, losses and errors; each has its own start, data, order, noise, bound on gradients and best epoch."""
+    monkeypatch.setattr(Toy, "max_gradient", bound, raising=False)
+    schedule = replace(SCHEDULE, stream=stream, keep_best=keep_best, decay=1.3)
+    training.fit_together(several(tmp_path, (1, 2, 5), schedule), progress=False)
+    assert_like_singles(tmp_path, (1, 2, 5), schedule)
+    one, two = (training.load(tmp_path / f"toy{seed}", Toy()).theta for seed in (1, 2))
+    assert not torch.equal(one, two)
+
+
+def interrupt(monkeypatch, step):
+    """Raise KeyboardInterrupt in a step of the optimiser, and save after each epoch."""
+    steps = iter(range(1000))
+    adam = training._adam
+
+    def build(*arguments):
+        optimiser = adam(*arguments)
+        take = optimiser.step
+
+        def stop():
+            if next(steps) == step:
+                raise KeyboardInterrupt
+            take()
+
+        optimiser.step = stop
+        return optimiser
+
+    monkeypatch.setattr(training, "_adam", build)
+    monkeypatch.setattr(training, "SAVE_EVERY", -1)
+
+
+def test_a_stack_is_resumed_together_or_alone(tmp_path, monkeypatch):
+    """After two epochs; one of them is then trained an epoch further alone, and the stack takes it up where it is."""
+    schedule = replace(SCHEDULE, keep_best=True)
+    for seeds, step in (((1, 2, 5), 7), ((2,), 4)):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            interrupt(patch, step)
+            training.fit_together(several(tmp_path, seeds, schedule), progress=False)
+    trainings = several(tmp_path, (1, 2, 5), schedule)
+    for resumed in trainings:
+        training._resume(resumed, False)
+    assert [len(resumed.history) for resumed in trainings] == [2, 3, 2]
+    training.fit_together(several(tmp_path, (1, 2, 5), schedule), progress=False)
+    assert_like_singles(tmp_path, (1, 2, 5), schedule)
+
+
+def test_one_that_diverges_does_not_stop_the_others(tmp_path):
+    trainings = several(tmp_path, (1, 2, 5))
+    trainings[1].data = lambda split, n, epoch: tuple(
+        1e30 * x if isinstance(x, torch.Tensor) else x for x in data(split, n, 0)
+    )
+    training.fit_together(trainings, progress=False)
+    assert [training.state_of(tmp_path / f"toy{seed}") for seed in (1, 2, 5)] == ["trained", "diverged", "trained"]
+    assert training.read_sidecar(tmp_path / "toy2")["diverged"] == 1
+    assert_like_singles(tmp_path, (1, 5))
+
+
+def test_only_what_can_be_stacked_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(Toy, "stackable", False)
+    with pytest.raises(ValueError, match="Toy is trained one at a time, 2 were given"):
+        training.fit_together(several(tmp_path, (1, 2)), progress=False)
+    training.fit_together(several(tmp_path, (1,)), progress=False)
+
+
+def test_results_without_weights(tmp_path):
+    """The sidecar says what the model is worth, with weights as they would be stored; an old weights file goes."""
+
+    def evaluate(model):
+        assert not model.training
+        assert torch.equal(model.map.weight, model.map.weight.half().float())
+        return {"gmse": [float(model.theta.detach().sum())]}
+
+    fit_with = {"evaluate": evaluate}
+    training.fit_together(several(tmp_path, (1,), **fit_with), progress=False)
+    weights, sidecar, _ = training.files(tmp_path / "toy1")
+    total = training.load(tmp_path / "toy1", Toy()).theta.sum().item()
+    assert training.read_record(tmp_path / "toy1")["test"] == {"gmse": [total]}
+    training.fit_together(several(tmp_path, (1,), keep_weights=False, **fit_with), progress=False, retrain=True)
+    assert sidecar.exists()
+    assert not weights.exists()
+    record = training.read_record(tmp_path / "toy1", CONFIGURATION)
+    assert (record["weights_sha256"], record["test"]) == (None, {"gmse": [total]})
+    assert training.state_of(tmp_path / "toy1", CONFIGURATION) == "trained"
+    with pytest.raises(CheckpointError, match=r"weights were not kept: train it again with retrain=True"):
+        training.load(tmp_path / "toy1", Toy(), CONFIGURATION)
+
+
+def test_the_seconds_of_a_stack_are_shared(tmp_path, monkeypatch):
+    Clock(monkeypatch)
+    training.time.process_time = iter(range(0, 1000, 6)).__next__  # six seconds pass between two looks
+    training.fit_together(several(tmp_path, (1, 2, 5)), progress=False)
+    assert training.read_sidecar(tmp_path / "toy2")["history"]["seconds"] == 4 * [2.0]
