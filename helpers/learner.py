@@ -24,7 +24,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import paths, solvers, training
-from .beyond.candidates import candidate_edges, estimate_memory
+from .beyond.candidates import GB, candidate_edges, fit_memory, fitting_options
 from .beyond.equivariant import EquivariantL2G
 from .beyond.transfer import unroll
 from .graphs import FAMILIES, all_pairs, to_vector
@@ -43,7 +43,6 @@ UNROLLING_NODES = 20  # of the graphs that `unrolling` was trained on
 NEGLIGIBLE = 1e-6  # of the largest weight: what is smaller counts as no edge
 SIGMA2 = 1e-4  # of Eq. (9), for graphs of mean degree 1
 LARGEST = 1e152  # of |X|, and 1 / LARGEST the least: weights are of the size of 1 / X^2
-GB = 2**30
 
 
 class GraphLearner(BaseEstimator):
@@ -226,12 +225,12 @@ class GraphLearner(BaseEstimator):
 
     def _check_memory(self, n, m):
         """Say what memory is needed; if there is less, MemoryError with options that fit."""
-        needed = _memory(n, m, self.candidates, self.method)
+        needed = fit_memory(n, m, self.candidates, self.method)
         free = psutil.virtual_memory().available
         self._say(f"{m:,} nodes, {n:,} samples: about {needed / GB:.2g} GB of memory, {free / GB:.2g} GB are free")
         if needed > free:
             need = f"{m:,} nodes need about {needed / GB:.2g} GB, {free / GB:.2g} GB are free"
-            raise MemoryError(f"{need}: {_remedy(n, m, self.method, free)}")
+            raise MemoryError(f"{need}: {fitting_options(n, m, self.method, free)}")
 
     @property
     def _talks(self):
@@ -417,7 +416,7 @@ def _mean_log_likelihood(L, y, sigma2):
     return (precision.log() - precision * distance / 2 - math.log(2 * math.pi)) / 2
 
 
-# --- networks, memory -----------------------------------------------------------------------------------------------
+# --- networks --------------------------------------------------------------------------------------------------------
 
 
 @cache
@@ -426,22 +425,3 @@ def _network(model, family):
     path = paths.WEIGHTS / f"{model}-{family.lower()}"
     record = training.read_record(path)
     return training.load(path, NETWORKS[model](**record["configuration"]["arguments"]))
-
-
-def _memory(n, m, candidates, method):
-    """Bytes that fit needs at its peak, beside X."""
-    if candidates is None:
-        return 8 * (3 * n * m + 60 * m * m)  # measured with m = 150 to 600: 24 to 58
-    network = 800 * m * candidates + 24 * min(m, 2000) ** 2 if method == "equivariant" else 0
-    return estimate_memory(m, n, candidates) + 8 * 3 * n * m + network
-
-
-def _remedy(n, m, method, free):
-    """Options that fit into `free` bytes, as text."""
-    if method not in ("equivariant", "exact", "pds"):
-        method = "exact"  # mle needs all pairs, unrolling is not made for so many nodes
-    for k in (100, 50, 30, 20, 10, 5):
-        needed = _memory(n, m, k, method)
-        if k < m and needed <= free:
-            return f"method={method!r}, candidates={k} needs {needed / GB:.2g} GB"
-    return "take fewer samples or nodes"

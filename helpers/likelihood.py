@@ -79,6 +79,13 @@ def _covariance(w, sigma2):
     return Sigma, torch.where(failed, -torch.inf, 2 * diagonal.log().sum(-1))
 
 
+def cross_differences(Sigma, edges):
+    """b_a'Sigma b_c, b = e_i - e_j, for every two of the edges (2, k): (m, m) -> (k, k)."""
+    i, j = edges
+    B = Sigma[i] - Sigma[j]
+    return B[:, i] - B[:, j]
+
+
 # --- effective resistances ------------------------------------------------------------------------------------------
 
 
@@ -274,11 +281,10 @@ def _newton_system(Sigma, y, ratio, rhs, *, tol=0.01):
     scale = 1 / ((differences(Sigma) / y) ** 2 + ratio)  # 1 / diagonal
     few = y.shape[-1] <= 2000
     z, unsolved = conjugate_gradients(apply, rhs, scale, tol=tol, n_iter=40 if few else 1000)
-    i, j = all_pairs(Sigma.shape[-1], Sigma.device)
+    pairs = all_pairs(Sigma.shape[-1], Sigma.device)
     for row in torch.nonzero(unsolved[:, 0] & few)[:, 0]:
         f = scale[row].sqrt()
-        B = Sigma[row, i] - Sigma[row, j]
-        H = (B[:, i] - B[:, j]) ** 2 * (f / y[row])[:, None] * (f / y[row])
+        H = cross_differences(Sigma[row], pairs) ** 2 * (f / y[row])[:, None] * (f / y[row])
         C = torch.linalg.cholesky(H.fill_diagonal_(1.0))
         z[row] = f * torch.cholesky_solve((f * rhs[row])[:, None], C)[:, 0]
     return z

@@ -11,6 +11,7 @@ All solvers work in float64 and return w in the dtype and on the device of `y`; 
 import math
 import sys
 import warnings
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,12 +22,12 @@ from scipy.sparse.linalg import splu
 from sklearn.exceptions import ConvergenceWarning
 
 from .graphs import count_nodes, degrees, degrees_adjoint, to_matrix, to_vector
-from .kernels import add_signless_laplacian, edge_gap, list_gaps, list_residuals, two_sum
+from .kernels import add_signless_laplacian, list_active, list_residuals, list_slack, two_sum
 
-ALPHAS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
-BETAS = (0.5, 1.0, 1.5, 2.0, 3.0)
 ENTRIES_AT_ONCE = 2**18  # of matrices worked on together: larger batches are cut so that they stay near the cache
+DIRECT_NODES = 1000  # up to so many nodes Newton's systems on a list are solved by a sparse factor
 CHECK_EVERY = 20  # iterations of PDS and ADMM between two looks at the duality gap
+PATIENCE = 30  # Newton steps without a smaller gap or objective, after which rounding is taken to be in the way
 
 
 # --- input ----------------------------------------------------------------------------------------------------------
@@ -53,21 +54,6 @@ def check_distances(y, edges=None):
     return y
 
 
-def check_problem(y, alpha, beta, edges=None):
-    """Checked `y`, `alpha`, `beta` as float64 tensors of one device and leading shape."""
-    y = check_distances(y, edges).double()
-    alpha = _positive(y, alpha=alpha)
-    beta = _positive(y, beta=beta)
-    try:
-        lead = torch.broadcast_shapes(y.shape[:-1], alpha.shape, beta.shape)
-    except RuntimeError:
-        raise ValueError(
-            f"alpha has shape {tuple(alpha.shape)} and beta {tuple(beta.shape)}: "
-            f"they must broadcast against the leading shape {tuple(y.shape[:-1])} of y"
-        ) from None
-    return y.expand(*lead, -1), alpha.expand(lead), beta.expand(lead)
-
-
 def check_edges(edges, n_nodes, n_weights):
     """`edges` as a (2, E) int64 tensor, or ValueError: each pair once in order, every node in at least one."""
     edges = torch.as_tensor(edges).to(torch.int64).contiguous()
@@ -86,9 +72,54 @@ def check_edges(edges, n_nodes, n_weights):
     return edges
 
 
+class Problem:
+    """Eq. (4) as the solvers see it: checked, in float64, one row per graph, in the layout of all pairs or of a list.
+
+    The leading shapes of y, alpha and beta, and `lead`, broadcast to `self.lead`; b graphs in all.
+    """
+
+    def __init__(self, y, alpha, beta, edges, n_nodes, lead=()):
+        y = check_distances(y, edges)
+        self.dtype = y.dtype
+        self.n_edges = y.shape[-1]
+        alpha = _positive(y, alpha=alpha)
+        beta = _positive(y, beta=beta)
+        try:
+            self.lead = torch.broadcast_shapes(y.shape[:-1], alpha.shape, beta.shape, lead)
+        except RuntimeError:
+            raise ValueError(
+                f"alpha has shape {tuple(alpha.shape)} and beta {tuple(beta.shape)}: "
+                f"they must broadcast against the leading shape {tuple(y.shape[:-1])} of y"
+            ) from None
+        if edges is None:
+            self.layout = CompleteGraph(count_nodes(y.shape[-1]))
+        else:
+            self.layout = CandidateEdges(check_edges(edges, n_nodes, y.shape[-1]), n_nodes)
+        self.Y = self.layout.enter(self.flat(y.double()))
+        self.alpha = alpha.expand(self.lead).flatten()  # (b,)
+        self.beta = beta.expand(self.lead).flatten()
+
+    def flat(self, x):
+        """(..., k) -> (b, k)."""
+        return x.expand(*self.lead, -1).reshape(-1, x.shape[-1])
+
+    def answer(self, W):
+        """Weights in the layout -> (..., E), in the caller's dtype."""
+        return self.layout.leave(W).reshape(*self.lead, -1).to(self.dtype)
+
+    def path(self, iterates):
+        """T iterates in the layout -> (..., T, E)."""
+        return torch.stack([self.answer(W) for W in iterates], -2)
+
+    def certificate(self, W, Y, lam=None):
+        """That of W for the distances Y, both in the layout: four tensors (...)."""
+        found = _certify(self.layout, W, Y, self.alpha, self.beta, lam)
+        return Certificate(*(x.reshape(self.lead) for x in found))
+
+
 def _positive(y, **named):
     ((name, x),) = named.items()
-    x = torch.as_tensor(x, dtype=y.dtype, device=y.device)
+    x = torch.as_tensor(x, dtype=torch.float64, device=y.device)
     if not (torch.isfinite(x) & (x > 0)).all():
         raise ValueError(f"{name}={x.tolist()}: finite positive values are needed")
     return x
@@ -111,6 +142,8 @@ class CompleteGraph:
     """All pairs of m nodes. Half-vectors (b, E) become symmetric matrices (b, m, m) with zero diagonal and node vectors
     (b, m) columns (b, m, 1): D is then a row sum, (D'v)_ij = v_i + v_j, and the m x E operator never exists."""
 
+    edges = None
+
     def __init__(self, n_nodes):
         self.n_nodes = n_nodes
         self.graphs_at_once = max(1, ENTRIES_AT_ONCE // n_nodes**2)
@@ -123,9 +156,6 @@ class CompleteGraph:
 
     def enter_nodes(self, v):
         return v[..., None]
-
-    def leave_nodes(self, v):
-        return v[..., 0]
 
     def per_graph(self, x):
         return x[:, None, None]
@@ -141,29 +171,26 @@ class CompleteGraph:
     def sum_edges(self, X):
         return X.sum((-2, -1)) / 2
 
-    def nearest(self, Y):
-        """The least y at every node: (b, m, m) -> (b, m, 1)."""
-        loops = torch.diag(torch.full_like(Y[0, 0], torch.inf))
-        return (Y + loops).amin(-1, keepdim=True)
+    def slack(self, lam, Y):
+        """The least 2y_ij - l_i - l_j at every node: (b, m, 1)."""
+        S = 2 * Y - lam - lam.mT
+        S.diagonal(dim1=-2, dim2=-1).fill_(torch.inf)
+        return S.amin(-1, keepdim=True)
 
     def residuals(self, lam, low, Y):
-        """R = relu(l_i + l_j - 2y) and the degrees of w = R / 2, for l = lam + low.
+        """R = relu(l_i + l_j - 2y), the degrees of w = R / 2 and the sum of R^2 over edges, for l = lam + low.
 
         Compensated: between the components of a disconnected graph the difference may be 1e-9 of each of its terms.
         """
         total, lost = two_sum(lam, lam.mT)
         R = (total - 2 * Y + (lost + low + low.mT)).relu()
         R.diagonal(dim1=-2, dim2=-1).zero_()
-        return R, self.degrees(R) / 2
+        return R, self.degrees(R) / 2, self.sum_edges(R * R)
 
-    def gaps(self, R, lam, Y):
-        """The sum over edges of the gap of w = R / 2 at the dual point `lam`, for beta = 1: (b,)."""
-        return self.sum_edges(edge_gap(R / 2, self.adjoint(lam) - 2 * Y, 1.0))
-
-    def newton_direction(self, R, diagonal, gradient, accuracy):
-        """Solve H x = -gradient by Cholesky. H is half the signless Laplacian of the edges R > 0, plus `diagonal`."""
+    def newton_direction(self, R, lam, gradient, accuracy):
+        """Solve H x = -gradient by Cholesky: H is half the signless Laplacian of the edges R > 0, plus diag(1/l^2)."""
         H = (R > 0).to(R) / 2
-        H.diagonal(dim1=-2, dim2=-1).add_(H.sum(-1) + diagonal[..., 0])
+        H.diagonal(dim1=-2, dim2=-1).add_(H.sum(-1) + lam[..., 0] ** -2)
         for surplus in (1e-14, 1e-12, 1e-9, 1e-6):  # bipartite edges make H singular to working precision
             H.diagonal(dim1=-2, dim2=-1).mul_(1 + surplus)
             C, failed = torch.linalg.cholesky_ex(H)
@@ -173,37 +200,37 @@ class CompleteGraph:
 
 
 class CandidateEdges:
-    """A list of edges (2, E) among m nodes; half-vectors (b, E) and node vectors (b, m) stay as they are.
+    """A list of edges (2, E) among m nodes; half-vectors (b, E) and node vectors (b, m) keep their shapes.
 
-    Inside, nodes are renumbered so that neighbours are close in memory (reverse Cuthill-McKee): with nodes in random
-    order most of the time of a large problem is spent waiting for memory.
+    Inside, nodes are renumbered so that neighbours are close in memory (reverse Cuthill-McKee), and edges follow them:
+    with nodes in random order most of the time of a large problem is spent waiting for memory.
     """
 
     graphs_at_once = 1
 
     def __init__(self, edges, n_nodes):
         self.n_nodes = n_nodes
-        heads, tails = edges.numpy()
-        A = csr_array((np.ones(len(heads), np.int8), (heads, tails)), shape=(n_nodes, n_nodes))
-        self.node_order = torch.from_numpy(reverse_cuthill_mckee(A + A.T, symmetric_mode=True).astype(np.int64))
-        self.node_place = self.node_order.argsort()
-        renumbered = self.node_place[edges].sort(0).values
-        self.order = (renumbered[0] * n_nodes + renumbered[1]).argsort()
-        self.place = self.order.argsort()
-        self.edges = renumbered[:, self.order].contiguous()
-        self.heads, self.tails = self.edges.numpy()
+        shape = (n_nodes, n_nodes)
+        A = csr_array((np.ones(edges.shape[1], np.int8), tuple(edges.numpy())), shape=shape)
+        self.node_order = torch.from_numpy(reverse_cuthill_mckee(A + A.T, symmetric_mode=True).copy())
+        place = torch.empty_like(self.node_order)
+        place[self.node_order] = torch.arange(n_nodes, dtype=place.dtype)
+        ends = place[edges].sort(0).values.numpy()
+        rows = csr_array((np.arange(edges.shape[1]), tuple(ends)), shape=shape)  # sorts faster than a sort
+        self.order = torch.from_numpy(rows.data)
+        self.heads, self.tails = ends[:, rows.data]
+        self.edges = torch.from_numpy(np.stack([self.heads, self.tails]))
 
     def enter(self, x):
         return x[..., self.order]
 
     def leave(self, x):
-        return x[..., self.place]
+        out = torch.empty_like(x)
+        out[..., self.order] = x
+        return out
 
     def enter_nodes(self, v):
         return v[..., self.node_order]
-
-    def leave_nodes(self, v):
-        return v[..., self.node_place]
 
     def per_graph(self, x):
         return x[:, None]
@@ -217,46 +244,43 @@ class CandidateEdges:
     def sum_edges(self, x):
         return x.sum(-1)
 
-    def nearest(self, y):
-        near = torch.full((len(y), self.n_nodes), torch.inf, dtype=y.dtype)
-        for ends in self.edges:
-            near = near.scatter_reduce(1, ends.expand_as(y), y, "amin")
-        return near
+    def slack(self, lam, y):
+        slack = torch.empty_like(lam)
+        list_slack(self.heads, self.tails, y.numpy(), lam.numpy(), slack.numpy())
+        return slack
 
     def residuals(self, lam, low, y):
         R = torch.empty_like(y)
         d = torch.empty_like(lam)
-        list_residuals(self.heads, self.tails, y.numpy(), lam.numpy(), low.numpy(), R.numpy(), d.numpy())
-        return R, d
+        squares = y.new_empty(len(y))
+        given = (y.numpy(), lam.numpy(), low.numpy())
+        list_residuals(self.heads, self.tails, *given, R.numpy(), d.numpy(), squares.numpy())
+        return R, d, squares
 
-    def gaps(self, R, lam, y):
-        gaps = y.new_empty(len(y))
-        list_gaps(self.heads, self.tails, y.numpy(), R.numpy(), lam.numpy(), gaps.numpy())
-        return gaps
+    def newton_direction(self, R, lam, gradient, accuracy):
+        """As for the complete graph; where there are many nodes, only as accurately as `accuracy` (b,) asks for."""
+        return torch.stack([self._direction(*row) for row in zip(R, lam, gradient, accuracy.tolist())])
 
-    def newton_direction(self, R, diagonal, gradient, accuracy):
-        """As for the complete graph, but by conjugate gradients, and only as accurately as `accuracy` (b,) asks for."""
-        return torch.stack([self._direction(*row) for row in zip(R, diagonal, gradient, accuracy.tolist())])
-
-    def _direction(self, R, diagonal, gradient, accuracy):
-        active = R.numpy() > 0
-        heads = self.heads[active]
-        tails = self.tails[active]
-        count = np.bincount(heads, minlength=self.n_nodes) + np.bincount(tails, minlength=self.n_nodes)
+    def _direction(self, R, lam, gradient, accuracy):
+        """By conjugate gradients, or by a sparse factor: for few nodes, or if they fail since H is ill-conditioned,
+        which it becomes when few edges are left."""
+        count = torch.empty_like(lam)
+        heads, tails = list_active(self.heads, self.tails, R.numpy(), count.numpy())
+        diagonal = lam**-2
 
         def apply(x):
             out = diagonal * x
             add_signless_laplacian(heads, tails, 0.5, x.numpy(), out.numpy())
             return out
 
-        scale = 1 / (diagonal + torch.from_numpy(count / 2))
-        x, unsolved = conjugate_gradients(apply, -gradient, scale, tol=accuracy, n_iter=500)
-        if unsolved:  # nearly bipartite edges make H ill-conditioned, but they are few
-            shape = (self.n_nodes, self.n_nodes)
-            A = csr_array((np.full(len(heads), 0.5), (heads, tails)), shape=shape)
-            H = A + A.T + diags_array(1 / scale.numpy())
-            x = torch.from_numpy(splu(H.tocsc()).solve(-gradient.numpy()))
-        return x
+        scale = 1 / (diagonal + count / 2)
+        n_iter = 500 if self.n_nodes > DIRECT_NODES else 0
+        x, unsolved = conjugate_gradients(apply, -gradient, scale, tol=accuracy, n_iter=n_iter)
+        if not unsolved:
+            return x
+        A = csr_array((np.full(len(heads), 0.5), (heads, tails)), shape=(self.n_nodes, self.n_nodes))
+        H = A + A.T + diags_array(1 / scale.numpy())
+        return -torch.from_numpy(splu(H.tocsc()).solve(gradient.numpy()))
 
 
 def conjugate_gradients(apply, b, scale, *, tol, n_iter):
@@ -293,13 +317,6 @@ def conjugate_gradients(apply, b, scale, *, tol, n_iter):
     return x, rr > stop
 
 
-def _layout(y, edges, n_nodes):
-    """Where the half-vectors of y (..., E) live."""
-    if edges is None:
-        return CompleteGraph(count_nodes(y.shape[-1]))
-    return CandidateEdges(check_edges(edges, n_nodes, y.shape[-1]), n_nodes)
-
-
 # --- certificate ----------------------------------------------------------------------------------------------------
 
 
@@ -331,21 +348,15 @@ def certificate(w, y, alpha=1.0, beta=1.0, *, dual=None, edges=None, n_nodes=Non
         alpha (u - 1 - log u), u = lambda D w / alpha,  over nodes,
 
     terms that are never negative and are summed as such, so that no digits cancel. `gap` is that sum divided
-    by alpha m, its natural unit: 2 w'y + 2 beta ||w||^2 = alpha m at the optimum. `kkt` is the residual
-    max |min(w, 2y + 2 beta w - D'lambda)|.
+    by alpha m, its natural unit: 2 w'y + 2 beta ||w||^2 = alpha m at the optimum. `kkt` is max |min(w, gradient)|
+    with the gradient 2y + 2 beta w - D'(alpha / (D w)) of the objective.
     """
-    y, alpha, beta = check_problem(y, alpha, beta, edges)
-    w = torch.as_tensor(w).to(y)
-    layout = _layout(y, edges, n_nodes)
-    lead = torch.broadcast_shapes(w.shape[:-1], y.shape[:-1])
-
-    def flat(x):
-        return x.expand(*lead, -1).reshape(-1, x.shape[-1])
-
-    alpha, beta = (flat(x[..., None])[:, 0] for x in (alpha, beta))
-    dual = None if dual is None else layout.enter_nodes(flat(torch.as_tensor(dual).to(y)))
-    found = _certify(layout, layout.enter(flat(w)), layout.enter(flat(y)), alpha, beta, dual)
-    return Certificate(*(x.reshape(lead) for x in found))
+    w = torch.as_tensor(w)
+    problem = Problem(y, alpha, beta, edges, n_nodes, lead=w.shape[:-1])
+    layout = problem.layout
+    W = layout.enter(problem.flat(w.to(problem.alpha)))
+    lam = None if dual is None else layout.enter_nodes(problem.flat(torch.as_tensor(dual).to(problem.alpha)))
+    return problem.certificate(W, problem.Y, lam)
 
 
 def _certify(layout, W, Y, alpha, beta, lam=None):
@@ -353,15 +364,16 @@ def _certify(layout, W, Y, alpha, beta, lam=None):
     a = layout.per_graph(alpha)
     b = layout.per_graph(beta)
     d = layout.degrees(W)
+    own = layout.adjoint(a / d) - 2 * Y
+    s = own if lam is None else layout.adjoint(lam) - 2 * Y
     lam = a / d if lam is None else lam
-    s = layout.adjoint(lam) - 2 * Y
-    u = lam * d / a
     feasible = _all(W >= 0) & _all(d > 0) & _all(lam > 0)
     primal = layout.sum_edges(2 * W * Y + b * W * W) - _total(a * d.log())
     lower = _total(a * (1 + (lam / a).log())) - layout.sum_edges(s.relu() ** 2 / (4 * b))
-    gap = layout.sum_edges(edge_gap(W, s, b)) / alpha + _total(u - 1 - u.log())
-    kkt = torch.minimum(W, 2 * b * W - s).abs().flatten(1).amax(1)
-    return Certificate(*bounds_if(feasible, primal, lower, gap / layout.n_nodes, kkt))
+    on_edges = layout.sum_edges(b * (W - s.relu() / (2 * b)) ** 2 + W * (-s).relu())
+    gap = (on_edges / alpha + _node_gap(lam * d / a)) / layout.n_nodes
+    kkt = torch.minimum(W, 2 * b * W - own).abs().flatten(1).amax(1)
+    return Certificate(*bounds_if(feasible, primal, lower, gap, kkt))
 
 
 def bounds_if(feasible, primal, dual, gap, kkt):
@@ -377,6 +389,11 @@ def _all(condition):
 def _total(v):
     """Sum over the nodes, per graph."""
     return v.flatten(1).sum(1)
+
+
+def _node_gap(u):
+    """The part of the duality gap that nodes have, sum of u - 1 - log u, per graph, for alpha = 1."""
+    return _total(u - 1 - u.log())
 
 
 # --- first-order methods of the paper -------------------------------------------------------------------------------
@@ -444,14 +461,12 @@ def pds(y, alpha=1.0, beta=1.0, *, gamma=None, n_iter=20_000, tol=1e-6, path=Fal
         ConvergenceWarning states the gap reached; tol=0 runs all iterations and is silent.
     path : return all iterates w^(1), ..., w^(T), unclamped, (..., T, E), not the last clamped at 0, (..., E).
     """
-
-    def step(layout, *state):
-        return pds_step(*state, operators=(layout.degrees, layout.adjoint), floor=0)
-
-    def automatic(layout, beta):
-        return 0.9 * safe_step(layout.n_nodes, beta, getattr(layout, "edges", None))
-
-    return _iterate(step, automatic, y, alpha, beta, gamma, n_iter, tol, path, edges, n_nodes)
+    problem = Problem(y, alpha, beta, edges, n_nodes)
+    layout = problem.layout
+    if gamma is None:
+        gamma = 0.9 * safe_step(layout.n_nodes, problem.beta, layout.edges).reshape(problem.lead)
+    step = partial(pds_step, operators=(layout.degrees, layout.adjoint), floor=0)
+    return _iterate(problem, step, gamma, n_iter, tol, path)
 
 
 @torch.no_grad()
@@ -467,51 +482,46 @@ def admm(
     """
     if not 0 < relaxation < 2:
         raise ValueError(f"relaxation={relaxation}: between 0 and 2, both excluded")
-
-    def step(layout, *state):
-        return admm_step(*state, relaxation, listing, operators=(layout.degrees, layout.adjoint))
-
-    def automatic(layout, beta):
-        k = beta / (2 - relaxation)
-        norm = operator_norm(layout.n_nodes, getattr(layout, "edges", None))
-        return 1.8 / (k + (k * k + 4 * norm**2).sqrt())
-
-    return _iterate(step, automatic, y, alpha, beta, gamma, n_iter, tol, path, edges, n_nodes)
+    problem = Problem(y, alpha, beta, edges, n_nodes)
+    layout = problem.layout
+    if gamma is None:
+        k = problem.beta.reshape(problem.lead) / (2 - relaxation)
+        gamma = 1.8 / (k + (k * k + 4 * operator_norm(layout.n_nodes, layout.edges) ** 2).sqrt())
+    operators = (layout.degrees, layout.adjoint)
+    step = partial(admm_step, relaxation=relaxation, listing=listing, operators=operators)
+    return _iterate(problem, step, gamma, n_iter, tol, path)
 
 
-def _iterate(step, automatic, y, alpha, beta, gamma, n_iter, tol, path, edges, n_nodes):
+def _iterate(problem, step, gamma, n_iter, tol, path):
     """Repeat `step` from w = v = 0 until the duality gap of every graph is below `tol`."""
     if n_iter < 1:
         raise ValueError(f"n_iter={n_iter}: at least 1 iteration is needed")
-    dtype = check_distances(y, edges).dtype
-    y, alpha, beta = check_problem(y, alpha, beta, edges)
-    layout = _layout(y, edges, n_nodes)
-    gamma = automatic(layout, beta) if gamma is None else _positive(y, gamma=gamma).expand(beta.shape)
-    lead = y.shape[:-1]
-    Y = layout.enter(y.reshape(-1, y.shape[-1]))
-    alpha, beta, gamma = (x.flatten() for x in (alpha, beta, gamma))
-    W = torch.zeros_like(Y)
-    v = torch.zeros_like(layout.degrees(Y))
+    layout, Y = problem.layout, problem.Y
+    gamma = _positive(Y, gamma=gamma).expand(problem.lead).flatten()
+    given = (Y, *(layout.per_graph(x) for x in (problem.alpha, problem.beta, gamma)))
+    state = (torch.zeros_like(Y), torch.zeros_like(layout.degrees(Y)))  # w and v
     iterates = []
-    todo = torch.arange(len(Y), device=y.device)  # the graphs whose gap is too large
-    problem = [Y, *(layout.per_graph(x) for x in (alpha, beta, gamma))]
+    todo = torch.arange(len(Y), device=Y.device)  # the graphs whose gap is too large
     for k in range(1, n_iter + 1):
-        if len(todo) == len(Y):
-            W, v = step(layout, W, v, *problem)
-        else:
-            W[todo], v[todo] = step(layout, W[todo], v[todo], *(x[todo] for x in problem))
+        state = _advance(step, todo, state, given)
         if path:
-            iterates.append(layout.leave(W))
+            iterates.append(state[0])
         if tol and (k % CHECK_EVERY == 0 or k == n_iter):
-            gap = _certify(layout, W[todo].relu(), Y[todo], alpha[todo], beta[todo]).gap
+            gap = _certify(layout, *(x[todo] for x in (state[0].relu(), Y, problem.alpha, problem.beta))).gap
             todo = todo[~(gap <= tol)]
             if not len(todo):
                 break
     if tol and len(todo):
         _warn(f"relative gap {gap.max().item():.1e} after {n_iter} iterations, above tol={tol:g}")
-    if path:
-        return torch.stack(iterates, -2).reshape(*lead, len(iterates), -1).to(dtype)
-    return layout.leave(W).relu().reshape(*lead, -1).to(dtype)
+    return problem.path(iterates) if path else problem.answer(state[0].relu())
+
+
+def _advance(step, todo, state, given):
+    """The next state of the graphs `todo` by step(*state, *given); the others stay as they are."""
+    if len(todo) == len(state[0]):  # nothing is copied: lists of edges are long
+        return step(*state, *given)
+    new = step(*(x[todo] for x in (*state, *given)))
+    return tuple(x.index_copy(0, todo, part) for x, part in zip(state, new, strict=True))
 
 
 # --- exact solution -------------------------------------------------------------------------------------------------
@@ -531,70 +541,89 @@ def exact(y, alpha=1.0, beta=1.0, *, tol=1e-14, n_iter=1000, path=False, edges=N
     Parameters
     ----------
     y : (..., E); alpha, beta : positive, broadcast against the leading shape.
-    tol : relative duality gap, see `certificate`; a ConvergenceWarning if not met within `n_iter` steps.
+    tol : relative duality gap between w and l, see `certificate`; a ConvergenceWarning states the gap if it is not met
+        within `n_iter` steps, or not at all because y spans too many orders of magnitude.
     path : return the iterates (..., T, E) instead of the last, (..., E).
     """
-    dtype = check_distances(y, edges).dtype
-    y, alpha, beta = check_problem(y, alpha, beta, edges)
-    layout = _layout(y, edges, n_nodes)
-    theta = (alpha * beta).rsqrt()[..., None]
-    scale = (alpha / beta).sqrt()[..., None]
-    Y = layout.enter((theta * y).reshape(-1, y.shape[-1]))
-    W, _, iterates = _dual_newton(layout, Y, tol=tol, n_iter=n_iter, path=path)
-    if path:
-        steps = torch.stack([layout.leave(X) for X in iterates], -2)
-        return (steps.reshape(*y.shape[:-1], len(iterates), -1) * scale[..., None, :]).to(dtype)
-    return (layout.leave(W).reshape(y.shape) * scale).to(dtype)
+    problem = Problem(y, alpha, beta, edges, n_nodes)
+    layout = problem.layout
+    Y = problem.Y * layout.per_graph((problem.alpha * problem.beta).rsqrt())
+    scale = layout.per_graph((problem.alpha / problem.beta).sqrt())
+    W, _, gap, iterates = _dual_newton(layout, Y, tol=tol, n_iter=n_iter, path=path)
+    _warn_of(gap, tol)
+    return problem.path([scale * X for X in iterates]) if path else problem.answer(scale * W)
+
+
+def _warn_of(gap, tol):
+    if not (gap <= tol).all():
+        _warn(f"relative gap {gap.max().item():.1e} of the dual Newton method, above tol={tol:g}")
 
 
 def _dual_newton(layout, Y, start=None, *, tol=1e-14, n_iter=1000, path=False):
-    """Solution W for alpha = beta = 1, its dual variable l and the iterates of W, from the dual `start`."""
-    if start is None:  # as if every node had one neighbour only, the nearest, and that one the same degree
-        near = layout.nearest(Y)
-        start = (near + (near * near + 4).sqrt()) / 2
-    lam = start.clone()
+    """For alpha = beta = 1: solution W, dual variable l, relative gap (b,) and iterates of W, from the dual `start`."""
+    start = _awake(layout, Y, start)
+    at_once = len(Y) if path else layout.graphs_at_once
+    parts = zip(Y.split(at_once), start.split(at_once))
+    W, lam, gap, iterates = zip(*(_dual_newton_part(layout, *part, tol, n_iter, path) for part in parts))
+    return torch.cat(W), torch.cat(lam), torch.cat(gap), iterates[0]
+
+
+def _awake(layout, Y, lam):
+    """A dual point at which no node sleeps: each has an edge with l_i + l_j > 2y, without which Newton's steps crawl.
+
+    Without `lam`, as if every node had one neighbour only, the nearest, and that one the same degree.
+    """
+    if lam is None:
+        near = layout.slack(torch.zeros_like(layout.degrees(Y)), Y) / 2
+        lam = (near + (near * near + 4).sqrt()) / 2
+    b = lam + layout.slack(lam, Y)  # with the one nearest neighbour l - b = 2 / l
+    return torch.maximum(lam, (b + (b * b + 8).sqrt()) / 2 * (1 + 1e-15))
+
+
+def _dual_newton_part(layout, Y, lam, tol, n_iter, path):
+    """`_dual_newton` for graphs that are worked on together."""
     low = torch.zeros_like(lam)  # the digits of l that do not fit into lam
-    R, d, value = _dual_objective(layout, lam, low, Y)
+    state = (lam, low, *_dual_objective(layout, lam, low, Y))
+    best = least = Y.new_full((len(Y),), torch.inf)  # gap and objective
+    waited = torch.zeros_like(best)
     iterates = []
-    todo = torch.arange(len(Y), device=Y.device)
     for _ in range(n_iter):
-        chunks = todo.split(layout.graphs_at_once)
-        gap = torch.cat([layout.gaps(R[rows], 1 / d[rows].clamp_min(1e-150), Y[rows]) for rows in chunks])
-        gap = gap / layout.n_nodes
+        lam, _, R, d, value = state
+        gap = _node_gap(lam * d) / layout.n_nodes
+        other = gap + _total((lam * (lam * d - 1)) ** 2) / layout.n_nodes  # about that at the dual point 1 / d
         if path:
             iterates.append(R / 2)
-        more = ~(gap <= tol)
+        waited = torch.where((other < best) | (value < least - 1e-12 * value.abs()), 0, waited + 1)
+        best = torch.minimum(other, best)
+        least = torch.minimum(value, least)
+        more = ~(other <= tol) & (waited < PATIENCE)
         if not more.any():
             break
-        for rows, accuracy in zip(todo[more].split(layout.graphs_at_once), gap[more].split(layout.graphs_at_once)):
-            state = (x[rows] for x in (lam, low, R, d, value))
-            lam[rows], low[rows], R[rows], d[rows], value[rows] = _dual_newton_step(layout, *state, Y[rows], accuracy)
-        todo = todo[more]
-    else:
-        _warn(f"relative gap {gap.max().item():.1e} after {n_iter} Newton steps, above tol={tol:g}")
-    return R / 2, lam, iterates
+        todo = torch.nonzero(more)[:, 0]
+        state = _advance(partial(_dual_newton_step, layout), todo, state, (Y, gap))
+    return state[2] / 2, state[0], gap, iterates
 
 
 def _dual_objective(layout, lam, low, Y):
     """R = relu(l_i + l_j - 2y), the degrees of w(l) = R / 2, and the objective of the dual (b,) at l = lam + low."""
-    R, d = layout.residuals(lam, low, Y)
-    return R, d, layout.sum_edges(R * R) / 4 - _total(lam.log())
+    R, d, squares = layout.residuals(lam, low, Y)
+    return R, d, squares / 4 - _total(lam.log())
 
 
 def _dual_newton_step(layout, lam, low, R, d, value, Y, gap):
     """The next l and what `_dual_objective` says of it: a damped semi-smooth Newton step."""
     gradient = d - 1 / lam
-    step = layout.newton_direction(R, lam**-2, gradient, gap.sqrt().clamp(1e-8, 0.1))
+    step = layout.newton_direction(R, lam, gradient, gap.sqrt().clamp(1e-8, 0.1))
     slope = _total(gradient * step)
     t = 0.9 / (-step / lam).flatten(1).amax(1).clamp_min(0.9)  # l stays positive
     for _ in range(40):
-        new, lost = two_sum(lam, layout.per_graph(t) * step)
-        R, d, new_value = _dual_objective(layout, new, low + lost, Y)
+        new, rest = two_sum(lam, low + layout.per_graph(t) * step)
+        R, d, new_value = _dual_objective(layout, new, rest, Y)
         worse = new_value > value + 1e-4 * t * slope + 1e-14 * value.abs()
         if not worse.any():
             break
         t = torch.where(worse, t / 2, t)
-    return new, low + lost, R, d, new_value
+    return new, rest, R, d, new_value
 
 
 # --- choice of alpha and beta ---------------------------------------------------------------------------------------
@@ -615,7 +644,7 @@ def learn(y, average_degree, *, tol=1e-14, degree_tol=0.02, edges=None, n_nodes=
     Here w solves Eq. (4) for theta y and alpha = beta = 1, with the theta that gives a node `average_degree` edges on
     average (weights above 1e-6 of the largest), up to a relative `degree_tol` or half an edge in the graph. Not every
     degree exists (ties in y, or sparser than the nearest-neighbour graph): then the closest one seen is returned with a
-    ConvergenceWarning. `tol` is the relative duality gap of each solution.
+    ConvergenceWarning. `tol` is the relative duality gap of the solution, as for `exact`.
     """
     return learn_path(y, (average_degree,), tol=tol, degree_tol=degree_tol, edges=edges, n_nodes=n_nodes)[0]
 
@@ -623,54 +652,64 @@ def learn(y, average_degree, *, tol=1e-14, degree_tol=0.02, edges=None, n_nodes=
 @torch.no_grad()
 def learn_path(y, average_degrees, *, tol=1e-14, degree_tol=0.02, edges=None, n_nodes=None):
     """Graphs of several densities, each solve started from the one before: a list of `Learned`, see `learn`."""
-    given = check_distances(y, edges)
-    y = given.double()
-    layout = _layout(y, edges, n_nodes)
-    most = 2 * y.shape[-1] / layout.n_nodes
+    problem = Problem(y, 1.0, 1.0, edges, n_nodes)
+    layout, Y = problem.layout, problem.Y
+    most = 2 * problem.n_edges / layout.n_nodes
     for degree in average_degrees:
         if not 1 <= degree <= most:
             hint = "" if edges is None else "; take more candidates"
             raise ValueError(f"average_degree={degree}: between 1 and 2E/m = {most:.3g}{hint}")
-    Y = layout.enter(y.reshape(-1, y.shape[-1]))
-    one = torch.ones(len(Y), dtype=y.dtype, device=y.device)
-    state = (1 / y.reshape(-1, y.shape[-1]).mean(-1), None)
+    theta = problem.n_edges / layout.sum_edges(Y)
+    lam = None
     found = []
     for degree in average_degrees:
-        W, theta, state = _search_theta(layout, Y, degree, state, tol, degree_tol)
-        proof = _certify(layout, W, layout.per_graph(theta) * Y, one, one)
-        shaped = Certificate(*(x.reshape(y.shape[:-1]) for x in proof))
-        w = layout.leave(W).reshape(y.shape)
-        found.append(Learned(w.to(given.dtype), theta.reshape(y.shape[:-1]).to(given.dtype), shaped))
+        best, theta, lam = _search_theta(layout, Y, degree, theta, lam, tol, degree_tol)
+        _warn_of(best.gap, tol)
+        proof = problem.certificate(best.W, layout.per_graph(best.theta) * Y, best.lam)
+        found.append(Learned(problem.answer(best.W), best.theta.reshape(problem.lead).to(problem.dtype), proof))
     return found
 
 
-def _search_theta(layout, Y, wish, state, tol, degree_tol, n_iter=60):
-    """W and theta (b,) of the wished degree, and the last theta and dual variable, from which the next search starts.
+class _Solution(NamedTuple):
+    """Eq. (4) solved for theta y: weights and dual variable in their layout; theta, relative gap and degree, (b,)."""
+
+    W: torch.Tensor
+    lam: torch.Tensor
+    theta: torch.Tensor
+    gap: torch.Tensor
+    degree: torch.Tensor
+
+
+def _solve(layout, Y, theta, lam, tol):
+    W, lam, gap, _ = _dual_newton(layout, layout.per_graph(theta) * Y, lam, tol=tol)
+    largest = layout.per_graph(W.flatten(1).amax(1))
+    return _Solution(W, lam, theta, gap, 2 * layout.sum_edges(W > 1e-6 * largest) / layout.n_nodes)
+
+
+def _closer(a, b, wish):
+    """Of two solutions the one whose degree is closer to the wish, per graph."""
+    first = (a.degree - wish).abs() < (b.degree - wish).abs()
+    return _Solution(*(torch.where(first.reshape(-1, *[1] * (x.ndim - 1)), x, y) for x, y in zip(a, b)))
+
+
+def _search_theta(layout, Y, wish, theta, lam, tol, degree_tol, n_iter=60):
+    """The solution of the wished degree, and the last theta (b,) and l, from which the next search starts.
 
     log degree falls with log theta. Each step interpolates linearly between the nearest thetas that were too small and
     too large or, as long as one of the two is missing, follows the slope -1.
     """
-    theta, lam = state
     enough = max(degree_tol * wish, 1 / layout.n_nodes)
-    near = layout.nearest(Y).flatten(1).quantile(0.9, 1)
+    near = layout.slack(torch.zeros_like(layout.degrees(Y)), Y).flatten(1).quantile(0.9, 1) / 2
     low = torch.full_like(theta, -torch.inf)  # log theta, and log(degree / wish) there
     high = torch.full_like(theta, torch.inf)
     f_low = torch.zeros_like(theta)
     f_high = torch.zeros_like(theta)
-    best_error = torch.full_like(theta, torch.inf)
-    best_theta = theta
-    best_W = torch.zeros_like(Y)
+    best = None
     for _ in range(n_iter):
-        W, lam, _ = _dual_newton(layout, layout.per_graph(theta) * Y, lam, tol=tol)
-        largest = layout.per_graph(W.flatten(1).amax(1))
-        degree = 2 * layout.sum_edges((W > 1e-6 * largest).double()) / layout.n_nodes
-        error = (degree - wish).abs()
-        closer = error < best_error
-        best_error = torch.where(closer, error, best_error)
-        best_theta = torch.where(closer, theta, best_theta)
-        best_W = torch.where(layout.per_graph(closer), W, best_W)
+        seen = _solve(layout, Y, theta, lam, tol)
+        best = seen if best is None else _closer(seen, best, wish)
         x = theta.log()
-        f = (degree / wish).log()
+        f = (seen.degree / wish).log()
         low, f_low = torch.where(f > 0, x, low), torch.where(f > 0, f, f_low)
         high, f_high = torch.where(f > 0, high, x), torch.where(f > 0, f_high, f)
         share = (f_low / (f_low - f_high)).nan_to_num(0.5).clamp(0.1, 0.9)
@@ -678,46 +717,16 @@ def _search_theta(layout, Y, wish, state, tol, degree_tol, n_iter=60):
         outside = x + (1.2 * f).clamp(-2, 2) + torch.where(f > 0, 0.02, -0.02)
         outside = torch.minimum(outside, (1e4 / near).log())  # beyond, only the nearest neighbours are left
         new = torch.where(low.isfinite() & high.isfinite(), inside, outside)
-        done = (best_error <= enough) | ((new - x).abs() < 1e-9)
+        error = (best.degree - wish).abs()
+        done = (error <= enough) | ((new - x).abs() < 1e-9) | ~(seen.gap <= 1)  # lost in rounding: no use to go on
         if done.all():
             break
         new = torch.where(done, x, new)
-        lam = lam * layout.per_graph((new - x).exp())  # together with theta, which keeps the active edges
+        lam = seen.lam * layout.per_graph((new - x).exp())  # together with theta, which keeps the active edges
         theta = torch.where(done, theta, new.exp())
-    if (best_error > enough).any():
-        _warn(f"average_degree={wish} is not reached, the closest is {best_error.max().item():.2g} off")
-    return best_W, best_theta, (theta, lam)
-
-
-class Grid(NamedTuple):
-    """The best pair and the mean GMSE of all, (len(alphas), len(betas))."""
-
-    alpha: float
-    beta: float
-    gmse: torch.Tensor
-
-
-@torch.no_grad()
-def grid_search(y, w, alphas=ALPHAS, betas=BETAS, solver=exact):
-    """The (alpha, beta) of least mean GMSE = ||w_hat - w||^2 / ||w||^2 on training pairs y, w (..., E).
-
-    `solver(y, alpha, beta)` returns w_hat, e.g. `functools.partial(pds, n_iter=500, tol=0)`.
-    """
-    y = check_distances(y)
-    w = torch.as_tensor(w)
-    if w.shape != y.shape or not (w.square().sum(-1) > 0).all():
-        raise ValueError(f"w has shape {tuple(w.shape)}: non-empty graphs of the shape {tuple(y.shape)} of y")
-    alpha = _positive(y, alphas=alphas)[:, None, None]
-    beta = _positive(y, betas=betas)[None, :, None]
-    y = y.reshape(-1, y.shape[-1])
-    w = w.to(y).reshape(-1, y.shape[-1])
-    graphs_at_once = max(1, 16 * ENTRIES_AT_ONCE // (alpha.numel() * beta.numel() * count_nodes(y.shape[-1]) ** 2))
-    gmse = 0
-    for y_part, w_part in zip(y.split(graphs_at_once), w.split(graphs_at_once)):
-        error = (solver(y_part, alpha, beta) - w_part).square().sum(-1) / w_part.square().sum(-1)
-        gmse = gmse + error.double().sum(-1) / len(y)
-    i, j = divmod(gmse.argmin().item(), gmse.shape[1])
-    return Grid(alpha[i].item(), beta[0, j].item(), gmse)
+    if (error > enough).any():
+        _warn(f"average_degree={wish} is not reached, the closest is {error.max().item():.2g} off")
+    return best, seen.theta, seen.lam
 
 
 @torch.no_grad()

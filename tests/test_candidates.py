@@ -122,10 +122,10 @@ def test_duplicate_nodes_are_neighbours_at_distance_zero(monkeypatch):
 
 
 def test_a_node_that_does_not_find_itself_loses_the_farthest(monkeypatch):
-    near = np.array([[1, 2], [1, 0], [2, 1], [3, 2]])  # node 0 has two copies that came first
+    near = np.array([[1, 2, 3], [1, 0, 2], [2, 1, 0], [3, 2, 1]])  # node 0 has three copies that came first
     monkeypatch.setattr(candidates, "_search", lambda points, k, *_: near)
-    edges, _ = candidates.candidate_edges(signals(4), 1)
-    assert edges.T.tolist() == [[0, 1], [1, 2], [2, 3]]
+    edges, _ = candidates.candidate_edges(signals(4), 2)
+    assert edges.T.tolist() == [[0, 1], [0, 2], [1, 2], [1, 3], [2, 3]]
 
 
 @pytest.mark.parametrize("dtype, precision", [(np.float32, np.float32), (np.float64, np.float64), (int, np.float64)])

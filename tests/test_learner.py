@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_score
 
 from helpers import GraphLearner, learner, likelihood, paths, plots
-from helpers.beyond.candidates import estimate_memory
+from helpers.beyond.candidates import estimate_memory, fit_memory, fitting_options
 from helpers.beyond.equivariant import EquivariantL2G
 from helpers.graphs import FAMILIES, sample_graphs
 from helpers.learner import CANDIDATE_METHODS, METHODS
@@ -461,7 +461,7 @@ def test_if_nothing_fits_there_must_be_less(free):
 
 
 def test_memory_that_is_just_enough_is_enough(free):
-    free.available = learner._memory(500, 20, None, "exact")
+    free.available = fit_memory(500, 20, None, "exact")
     GraphLearner("exact").fit(X)
     free.available -= 1
     with pytest.raises(MemoryError):
@@ -469,17 +469,17 @@ def test_memory_that_is_just_enough_is_enough(free):
 
 
 def test_memory_grows_with_samples_pairs_and_messages():
-    assert learner._memory(100, 50, None, "mle") == 8 * (3 * 100 * 50 + 60 * 50**2)
+    assert fit_memory(100, 50, None, "mle") == 8 * (3 * 100 * 50 + 60 * 50**2)
     search = estimate_memory(5000, 100, 10) + 8 * 3 * 100 * 5000
-    assert learner._memory(100, 5000, 10, "exact") == search
-    assert learner._memory(100, 5000, 10, "equivariant") == search + 800 * 5000 * 10 + 24 * 2000**2
-    assert learner._memory(100, 500, 10, "equivariant") - learner._memory(100, 500, 10, "pds") == 4e6 + 6e6
+    assert fit_memory(100, 5000, 10, "exact") == search
+    assert fit_memory(100, 5000, 10, "equivariant") == search + 800 * 5000 * 10 + 24 * 2000**2
+    assert fit_memory(100, 500, 10, "equivariant") - fit_memory(100, 500, 10, "pds") == 4e6 + 6e6
 
 
 def test_no_more_candidates_are_advised_than_there_are_nodes():
-    assert "candidates=10 " in learner._remedy(5, 11, "exact", 10**12)
-    assert "candidates=100 " in learner._remedy(5, 101, "exact", 10**12)
-    assert learner._remedy(5, 5, "exact", 10**12) == "take fewer samples or nodes"
+    assert "candidates=10 " in fitting_options(5, 11, "exact", 10**12)
+    assert "candidates=100 " in fitting_options(5, 101, "exact", 10**12)
+    assert fitting_options(5, 5, "exact", 10**12) == "take fewer samples or nodes"
 
 
 # --- faults --------------------------------------------------------------------------------------------------------

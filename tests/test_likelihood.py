@@ -24,18 +24,6 @@ from helpers.signals import distances, sample_observations, sample_signals
 from helpers.solvers import exact, learn
 
 
-@pytest.fixture(scope="module")
-def ba():
-    w = sample_graphs("BA", 12, 20, seed=0, dtype=torch.float64)
-    return w, sample_observations(w, 3000, seed=1).distances
-
-
-@pytest.fixture(scope="module")
-def disconnected():
-    w = sample_graphs("ER", 8, 20, seed=0, p=0.08, dtype=torch.float64)
-    return w, sample_observations(w, 3000, seed=1).distances
-
-
 def random_distances(m, n, seed):
     return distances(torch.randn(n, m, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
 

@@ -14,6 +14,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from ..signals import DIFFERENCES_AT_ONCE, pair_distances
 
+GB = 2**30
 EXACT_SEARCH = 10_000  # up to so many nodes all distances are looked at, in slices
 
 
@@ -104,3 +105,22 @@ def estimate_memory(n_nodes, n_signals, n_candidates):
     """
     per_node = 3 * 4 * n_signals + 12 * (n_candidates + 1) + 8 * 10 * n_candidates
     return n_nodes * per_node + 4 * 8 * DIFFERENCES_AT_ONCE
+
+
+def fit_memory(n, m, candidates, method):
+    """Bytes that `GraphLearner.fit` needs at its peak for X (n, m), beside X."""
+    if candidates is None:
+        return 8 * (3 * n * m + 60 * m * m)  # measured with m = 150 to 600: 24 to 58
+    network = 800 * m * candidates + 24 * min(m, 2000) ** 2 if method == "equivariant" else 0
+    return estimate_memory(m, n, candidates) + 8 * 3 * n * m + network
+
+
+def fitting_options(n, m, method, free):
+    """Options that fit into `free` bytes, as text."""
+    if method not in ("equivariant", "exact", "pds"):
+        method = "exact"  # mle needs all pairs, unrolling is not made for so many nodes
+    for k in (100, 50, 30, 20, 10, 5):
+        needed = fit_memory(n, m, k, method)
+        if k < m and needed <= free:
+            return f"method={method!r}, candidates={k} needs {needed / GB:.2g} GB"
+    return "take fewer samples or nodes"

@@ -9,7 +9,7 @@ import math
 import torch
 
 from ..graphs import all_pairs, count_nodes, laplacian
-from ..likelihood import log_likelihood
+from ..likelihood import cross_differences, log_likelihood
 
 WEIGHT_SD = 0.1  # of the generator's log-weights, two of which are averaged
 LOG_SD = math.log1p(math.expm1(WEIGHT_SD**2) / 2) ** 0.5  # of the lognormal with the moments of that average
@@ -27,10 +27,8 @@ def fisher_information(w, n_signals=3000, sigma2=1e-4, *, support=None):
 def cross_resistances(w, support, sigma2):
     """b_a' K^-1 b_b for all pairs of edges on the support: w (E,), support (E,) bool -> (k, k)."""
     m = count_nodes(w.shape[-1])
-    i, j = all_pairs(m, w.device)[:, support]
     Sigma = torch.linalg.inv(laplacian(w) + sigma2 * torch.eye(m, dtype=w.dtype, device=w.device))
-    B = Sigma[i] - Sigma[j]
-    return B[:, i] - B[:, j]
+    return cross_differences(Sigma, all_pairs(m, w.device)[:, support])
 
 
 def cramer_rao(w, n_signals=3000, sigma2=1e-4):

@@ -5,13 +5,14 @@
 
 import torch
 
-from .. import graphs, models, solvers
+from .. import models, solvers
 
 
 def compile_kernels() -> None:
-    """Call whatever is compiled with every type of number that the package uses, on graphs of three nodes."""
-    edges = graphs.all_pairs(3)
-    solvers.exact(torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64), edges=edges, n_nodes=3)
+    """Call whatever is compiled with every type of number that the package uses, on the least graphs that use it."""
+    path = torch.arange(solvers.DIRECT_NODES + 2)  # more nodes than are solved without conjugate gradients
+    y = torch.ones(len(path) - 1, dtype=torch.float64)
+    solvers.exact(y, edges=torch.stack([path[:-1], path[1:]]), n_nodes=len(path))
     for dtype in (torch.float32, torch.float64):
         y = torch.ones(3, 1, dtype=dtype)
         theta = torch.full((1, 3), 0.1, dtype=dtype, requires_grad=True)
