@@ -17,7 +17,7 @@ export IPYTHONDIR := $(CURDIR)/.venv/ipython
 unexport JUPYTER_PATH PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup reproduce test train data measure lint format clean
+.PHONY: help setup reproduce test book train data measure lint format clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -52,8 +52,12 @@ reproduce: setup ## run every notebook from top to bottom, in place, and renew t
 	@$(VENV) -m helpers readme
 
 test: setup ## run the unit tests, then every notebook against its stored output
-	$(VENV) -m pytest -n $(JOBS) --dist loadgroup tests
+	$(VENV) -m pytest -p no:nbval -n $(JOBS) --dist loadgroup tests
 	@$(VENV) -m helpers.experiments.notebooks test --jobs $(JOBS)
+
+book: setup ## build the book from README, notebooks and docstrings: book/_build/html/index.html
+	@rm -rf book/_build
+	$(VENV) -m sphinx -q -W --keep-going -c book -d book/_build/doctrees . book/_build/html
 
 train: setup ## train every run again
 	$(VENV) -m helpers train --retrain --jobs $(JOBS)
@@ -74,5 +78,5 @@ format: setup ## let ruff repair and format code and notebooks
 	$(VENV) -m ruff format .
 
 clean: ## remove .venv, caches and build output; results, figures and checkpoints stay
-	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv book/_build build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -type d \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +

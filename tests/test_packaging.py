@@ -137,8 +137,14 @@ def test_every_import_is_a_declared_dependency_of_its_room(room):
 
 def test_every_declared_dependency_is_used():
     used = set().union(*(packages_of(ROOT / "helpers" / room) for room in ("", *MAY_USE))) | USED_BY_NAME
-    unused = {r.name for r in sum((EXTRAS[e] for e in EXTRAS.keys() - {"dev"}), CORE)} - used
+    unused = {r.name for r in sum((EXTRAS[e] for e in EXTRAS.keys() - {"dev", "book"}), CORE)} - used
     assert not unused, "in pyproject.toml, but nothing imports it"
+
+
+def test_every_package_of_the_book_is_named_in_its_settings():
+    settings = re.sub("[-_.]+", "-", (ROOT / "book/conf.py").read_text())
+    unused = {r.name for r in EXTRAS["book"]} - set(re.findall(r"[a-z0-9-]+", settings))
+    assert unused <= {"sphinx"}, "in pyproject.toml, but book/conf.py does not name it"
 
 
 def test_the_command_exists():
@@ -148,7 +154,7 @@ def test_the_command_exists():
 
 def test_one_version_everywhere():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
-    latest = re.search(r"^## \[(\S+)\]", (ROOT / "CHANGELOG.md").read_text(), re.M).group(1)
+    latest = re.search(r"^## \[(\d\S+)\]", (ROOT / "CHANGELOG.md").read_text(), re.M).group(1)
     assert PROJECT["version"] == cited == latest
 
 
@@ -306,7 +312,14 @@ def test_setup_says_so_when_python_is_missing(sandbox):
     "target, commands",
     [
         ("reproduce", ["-m helpers.experiments.notebooks run --jobs 3", "-m helpers readme"]),
-        ("test", ["-m pytest -n 3 --dist loadgroup tests", "-m helpers.experiments.notebooks test --jobs 3"]),
+        (
+            "test",
+            [
+                "-m pytest -p no:nbval -n 3 --dist loadgroup tests",
+                "-m helpers.experiments.notebooks test --jobs 3",
+            ],
+        ),
+        ("book", ["-m sphinx -q -W --keep-going -c book -d book/_build/doctrees . book/_build/html"]),
     ],
 )
 def test_commands_after_the_set_up(sandbox, target, commands):
