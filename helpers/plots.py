@@ -58,9 +58,9 @@ def save(figure, name):
 
     The files hold no dates. With L2G_CHECK set, as in `make test`, nothing is written.
     """
+    _settle_layout(figure)
     if paths.CHECK:
         return
-    _settle_layout(figure)
     png = paths.FIGURES / f"{name}.png"
     pdf = paths.FIGURES / f"{name}.pdf"
     picture = _render(figure, format="png", metadata={"Software": None})

@@ -1,32 +1,14 @@
-"""Each type of chart is drawn from made-up numbers and compared with its picture in tests/pictures/, see test_plots."""
+"""Each type of chart, drawn from made-up numbers and compared with its picture in tests/pictures/ (see conftest.py)."""
 
-import io
-from pathlib import Path
-
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
-from helpers import paths, plots
+from helpers import plots
 from helpers.experiments import charts
 
-PICTURES = Path(__file__).parent / "pictures"
-LOCK = (paths.ROOT / "requirements.lock").read_text()
+pytestmark = pytest.mark.usefixtures("drawing")
 PANELS = {"t": {"title": "a panel", "xlabel": "iterations", "ylabel": "GMSE"}}
-locked = pytest.mark.skipif(
-    f"matplotlib=={matplotlib.__version__}\n" not in LOCK, reason="another version of matplotlib draws differently"
-)
-
-
-@pytest.fixture(autouse=True)
-def drawing():
-    plt.switch_backend("agg")
-    with plt.rc_context():
-        plots.style()
-        yield
-    plt.close("all")
 
 
 def tidy(**columns):
@@ -38,8 +20,9 @@ def tidy(**columns):
 
 def drawn_recovery():
     ours = pd.concat([tidy(PDS=[0.4], L2G=[0.1], **{"L2G (ours)": [0.02]}).assign(family=f) for f in ("BA", "WS")])
+    trainings = tidy(**{"L2G": [0.08, 0.12], "L2G (ours)": [0.018, 0.022]}).assign(ci=np.nan)
     paper = tidy(PDS=[0.5], L2G=[0.06], GLAD=[3.0])
-    return charts.recovery(ours, paper)
+    return charts.recovery(ours, trainings, paper)
 
 
 def drawn_sweep():
@@ -69,22 +52,30 @@ def drawn_curves():
 DRAWN = {name[6:]: draw for name, draw in list(globals().items()) if name.startswith("drawn_")}
 
 
-@locked
 @pytest.mark.parametrize("name", DRAWN)
-def test_charts_look_as_they_did(name):
-    DRAWN[name]().savefig(buffer := io.BytesIO(), format="png", dpi=60, metadata={"Software": None})
-    path = PICTURES / f"{name}.png"
-    assert plots.looks_alike(path.read_bytes(), buffer.getvalue()), f"replace {path} if it should look otherwise"
+def test_charts_look_as_they_did(name, compare_with_picture):
+    compare_with_picture(DRAWN[name](), name)
 
 
-def test_recovery_shows_the_papers_numbers_of_our_models_only():
-    axis = drawn_recovery().axes[0]
+def test_recovery_shows_means_single_trainings_and_the_papers_numbers():
+    """Numbers of the paper for methods that we do not have are left out."""
+    figure = drawn_recovery()
+    axis = figure.axes[0]
     assert [text.get_text() for text in axis.get_yticklabels()] == ["L2G (ours)", "L2G", "PDS"]
-    marks = [(line.get_marker(), *line.get_xydata()[0]) for line in axis.lines if line.get_marker() in ("o", "x")]
-    assert sorted(marks) == [("o", 0.02, 0), ("o", 0.1, 1), ("o", 0.4, 2), ("x", 0.06, 1), ("x", 0.5, 2)]
-    faces = {line.get_xdata()[0]: line.get_mfc() for line in axis.lines if line.get_marker() == "o"}
-    assert faces[0.02] == "white" and faces[0.1] == plots.COLOURS["Unrolling"]
     assert axis.get_xscale() == "log"
+    marks = {container.get_label(): container[0] for container in axis.containers}
+    points = {label: sorted(map(tuple, line.get_xydata().tolist())) for label, line in marks.items()}
+    assert points == {
+        "ours, mean": [(0.02, 0), (0.1, 1), (0.4, 2)],
+        "ours, one training": [(0.018, 0), (0.022, 0), (0.08, 1), (0.12, 1)],
+        "the paper's": [(0.06, 1), (0.5, 2)],
+    }
+    assert [line.get_marker() for line in marks.values()] == ["o", "o", "x"]
+    assert [line.get_mfc() for line in marks.values()][1] == "none"
+    assert [text.get_text() for text in figure.legends[0].texts] == list(points)
+    bars = axis.containers[0][2][0].get_segments()
+    assert sorted(bar[1][0] - bar[0][0] for bar in bars) == pytest.approx([0.004, 0.02, 0.08])
+    assert not figure.axes[1].containers[1][0].get_xydata().size  # trainings of another family
 
 
 def test_a_sweep_tells_models_variants_and_references_apart():
@@ -93,6 +84,8 @@ def test_a_sweep_tells_models_variants_and_references_apart():
     assert pds[0].get_color() == pds[0].get_mfc() == plots.COLOURS["PDS"]
     assert (variant[0].get_color(), variant[0].get_mfc()) == (plots.COLOURS["L2G"], "white")
     assert reference[0].get_color() == "#555555"
+    ours = charts.sweep(tidy(**{"L2G (ours)": [1.0, 2]}), "x", {"gmse": {}}, {"L2G (ours)": "o-"}).axes[0].containers[0]
+    assert ours[0].get_mfc() == plots.COLOURS["L2G"]
     assert [text.get_text() for text in figure.legends[0].texts] == ["PDS", "L2G (shuffled ids)", "reference"]
     assert figure.axes[1].containers[0][0].get_ydata().tolist() == [0.75, 0.5, 0.25]
 
@@ -114,3 +107,18 @@ def test_convergence_shows_the_error_only():
 def test_a_curve_of_ten_points_has_no_markers():
     axis = charts.convergence(tidy(PDS=[1.0] * 9, L2G=[1.0] * 10), PANELS).axes[0]
     assert [line.get_marker() for line in axis.lines] == ["o", ""]
+
+
+@pytest.mark.parametrize(
+    "draw, shared",
+    [
+        (lambda frame: charts.convergence(frame, {"t": {}, "u": {}}), True),
+        (lambda frame: charts.curves(frame, {table: {"xlabel": "x", "ticks": (1, 2)} for table in "tu"}), True),
+        (lambda frame: charts.training(frame, {"t": {}, "u": {}}, ["L2G"]), False),
+    ],
+)
+def test_each_panel_shows_its_own_table(draw, shared):
+    left, right = draw(pd.concat([tidy(L2G=[1.0, 0.5]), tidy(L2G=[9.0, 4.0]).assign(table="u")])).axes
+    assert left.lines[0].get_ydata().tolist() == [1.0, 0.5]
+    assert right.lines[0].get_ydata().tolist() == [9.0, 4.0]
+    assert left.get_shared_y_axes().joined(left, right) == shared

@@ -107,6 +107,8 @@ def test_pooled_distances_are_those_of_the_joined_recordings():
     series = [rng.normal(size=(n, 6)) for n in (10, 25, 7)]
     y = torch.stack([distances(X) for X in series])
     torch.testing.assert_close(pool(y, [10, 25, 7]), distances(np.concatenate(series)))
+    both = pool(torch.stack([y, 2 * y]), [[10, 25, 7], [1, 0, 0]])
+    torch.testing.assert_close(both, torch.stack([pool(y, [10, 25, 7]), 2 * y[0]]))
 
 
 def test_draws_are_sets_of_the_right_group_and_repeat():
@@ -397,6 +399,7 @@ class Yahoo:
 
     def __call__(self, tickers, *, start, end, auto_adjust, progress):
         assert auto_adjust
+        self.period = start, end
         self.calls.append(list(tickers))
         step = self.plan.pop(0) if self.plan else {}
         if isinstance(step, Exception):
@@ -426,6 +429,7 @@ def test_prices_come_in_batches_and_by_their_old_names(yahoo):
     asked = yahoo()
     prices, problems = download_prices(["AAA", "FB", "CCC"], batch=2)
     assert asked.calls == [["AAA", "META"], ["CCC"]]
+    assert asked.period == ("2015-07-07", pd.Timestamp("2022-01-01")), "the end is left out"
     assert list(prices) == ["AAA", "FB", "CCC"]
     assert problems == {}
     assert (prices.index[0], prices.index[-1]) == (pd.Timestamp("2015-07-07"), pd.Timestamp("2021-12-31"))

@@ -139,10 +139,10 @@ def test_a_node_without_candidates_and_weights_of_zero_do_no_harm(model):
 
 def test_a_list_of_all_pairs_is_the_complete_graph(monkeypatch):
     """Up to the likelihood, which starts elsewhere and takes more updates: here as many as it takes."""
-    monkeypatch.setattr(equivariant, "N_UPDATES", 300)
-    monkeypatch.setattr(equivariant, "N_UPDATES_ON_A_LIST", 300)
+    monkeypatch.setattr(equivariant, "N_UPDATES", 150)
+    monkeypatch.setattr(equivariant, "N_UPDATES_ON_A_LIST", 150)
     network = load(RUNS["equivariant-mixed"]).double()
-    y = distances(n_signals=3000)
+    y = distances(n=2, n_signals=3000)
     with torch.no_grad():
         dense = network(y, 3000)
         listed = network(y, 3000, all_pairs(12), 12)
@@ -259,6 +259,21 @@ def test_a_round_by_hand():
     silent = Round(1, messages=False)
     silent.load_state_dict(layer.state_dict())
     torch.testing.assert_close(silent(h, a, d, None), h + h)
+
+
+def test_a_weight_is_within_a_factor_of_e_to_the_5_of_the_typical_one():
+    network = EquivariantL2G(messages=False).double()
+    torch.nn.init.zeros_(network.size[-1].weight)
+
+    def weights(bias):
+        torch.nn.init.constant_(network.size[-1].bias, bias)
+        with torch.no_grad():
+            return network._pass_messages(*estimate(), all_pairs(12), 12)[1]
+
+    usual = weights(0)
+    torch.testing.assert_close(weights(100), math.exp(5) * usual)
+    torch.testing.assert_close(weights(-100), math.exp(-5) * usual)
+    torch.testing.assert_close(weights(4), math.exp(4) * usual)
 
 
 # --- parts that can be taken away ----------------------------------------------------------------------------------
@@ -395,7 +410,7 @@ def test_shipped_models_reach_their_targets(family, name, bound):
 
 
 def test_shipped_model_for_20_nodes_serves_100():
-    given, w = sample_test_set("BA", 16, shuffle=True, n_nodes=100)
+    given, w = sample_test_set("BA", 4, shuffle=True, n_nodes=100)
     there, here = (
         gmse(load(RUNS[name]).predict(given), w).mean() for name in ("equivariant-ba-m100", "equivariant-ba")
     )

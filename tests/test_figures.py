@@ -1,13 +1,9 @@
 """Figures of real data: they show what they are given, say where it came from, and look as they did.
 
-Pictures are compared as in test_plots.
+Pictures are compared with those in tests/pictures/, see conftest.py.
 """
 
-import io
-from pathlib import Path
-
 import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,26 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from matplotlib.text import Text
 
-from helpers import paths, plots
+from helpers import plots
 from helpers.real import figures
 
-PICTURES = Path(__file__).parent / "pictures"
-LOCK = (paths.ROOT / "requirements.lock").read_text()
-locked = pytest.mark.skipif(
-    f"matplotlib=={matplotlib.__version__}\n" not in LOCK, reason="another version of matplotlib draws differently"
-)
+pytestmark = pytest.mark.usefixtures("drawing")
 LABELS = ["a", "a", "b", "c", "c", "c"]
 W = torch.tensor([5.0, 1, 0.5, 0.1, 0.2, 2, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9, 4, 3, 2.5])  # 15 pairs of 6 nodes
 REGIONS = pd.DataFrame({"network": LABELS, "x": [-40.0, 40, 0, -20, 20, 0], "y": 9.0 * np.arange(6), "z": 5.0})
-
-
-@pytest.fixture(autouse=True)
-def drawing():
-    plt.switch_backend("agg")
-    with plt.rc_context():
-        plots.style()
-        yield
-    plt.close("all")
 
 
 def drawn_block_heatmaps():
@@ -59,17 +42,11 @@ def drawn_stability():
 DRAWN = {name[6:]: draw for name, draw in list(globals().items()) if name.startswith("drawn_")}
 
 
-@locked
 @pytest.mark.parametrize("name", DRAWN)
-def test_figures_look_as_they_did_and_say_where_their_data_came_from(name):
+def test_figures_look_as_they_did_and_say_where_their_data_came_from(name, compare_with_picture):
     figure = DRAWN[name]()
     assert "Data: somewhere" in [text.get_text() for text in figure.findobj(Text)]
-    figure.savefig(buffer := io.BytesIO(), format="png", dpi=60, metadata={"Software": None})
-    path = PICTURES / f"{name}.png"
-    if not path.exists():
-        paths.write_atomically(path, buffer.getvalue())
-        pytest.fail(f"{path} was missing and has been written: look at it, then run this again")
-    assert plots.looks_alike(path.read_bytes(), buffer.getvalue()), f"delete {path} if it should look otherwise"
+    compare_with_picture(figure, name)
 
 
 def test_blocks_are_named_in_their_middle_and_divided():
@@ -77,6 +54,11 @@ def test_blocks_are_named_in_their_middle_and_divided():
     assert [(text.get_text(), text.xy[1]) for text in axis.texts] == [("a", 0.5), ("b", 2), ("c", 4)]
     assert sorted({line.get_ydata()[0] for line in axis.lines if len(set(line.get_ydata())) == 1}) == [1.5, 2.5]
     assert figures.block_heatmaps({"one": W}, LABELS, "x", vmax=7).axes[0].images[0].get_clim() == (0, 7)
+
+
+def test_names_of_small_blocks_are_a_gap_apart():
+    axis = figures.block_heatmaps({"one": W}, list("uvwxyz"), "somewhere").axes[0]
+    np.testing.assert_allclose(np.diff([text.get_position()[1] for text in axis.texts]), 3.4)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -97,6 +79,20 @@ def test_the_heaviest_edges_are_drawn_those_between_groups_in_red():
     assert max(within.get_linewidths()) == pytest.approx(3.4)
     assert [text.get_text() for text in axis.get_legend().texts] == ["a", "b", "c"]
     assert {text.get_text() for text in axis.texts} == set("uvwxyz")
+
+
+def test_so_many_edges_are_drawn_by_default(monkeypatch):
+    labels = np.repeat(["a", "b"], [10, 12])
+    w = torch.arange(1.0, 232)  # 22 nodes
+    edges = figures.sector_graph(w, range(22), labels, "somewhere").axes[0].collections[:2]
+    assert sum(len(part.get_segments()) for part in edges) == 220
+    thresholds = []
+    monkeypatch.setattr(
+        "nilearn.plotting.plot_connectome", lambda *args, edge_threshold, **options: thresholds.append(edge_threshold)
+    )
+    regions = pd.DataFrame({"network": labels, "x": 0.0, "y": 0.0, "z": 0.0})
+    figures.connectomes({"one": w}, regions, "somewhere")
+    assert (w >= thresholds[0]).sum() == 60
 
 
 def test_groups_are_circles_on_a_circle():

@@ -1,11 +1,14 @@
 """The graphical lasso: optimality conditions, scikit-learn as the oracle, and the choice of the penalty."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from sklearn.covariance import graphical_lasso as scikit_learns
 
 from helpers.graphs import to_matrix, to_vector
+from helpers.rivals.glad import ThetaEigen
 from helpers.rivals.graphical_lasso import best_penalty, from_moments, graphical_lasso, partial_correlations, precision
 from helpers.signals import Observations
 
@@ -40,7 +43,7 @@ def test_scikit_learns_finds_a_chain():
 @pytest.mark.parametrize(
     "X, message",
     [
-        (np.where(signals() > 2, np.nan, signals()), "X contains NaN"),
+        (np.where(signals() > 2, np.nan, signals()), "X contains NaN or infinite values: remove or impute"),
         (signals()[0], r"X has shape \(6,\)"),
         (signals()[:, :2], r"X has shape \(500, 2\).*at least 3 nodes"),
     ],
@@ -117,6 +120,19 @@ def test_near_copies_are_solved_because_the_residuals_are_kept_in_balance():
     assert Z[0, 6] < -10, "a node is tied to its near copy"
     gap = (S * Z).sum() + 0.01 * (Z.abs().sum() - Z.diagonal().abs().sum()) - len(S)  # 0 at the optimum
     assert gap.abs() < 0.01 * len(S)
+
+
+def test_rho_is_doubled_or_halved_after_every_tenth_iteration(monkeypatch):
+    seen = []
+    theta = ThetaEigen.apply
+    spy = SimpleNamespace(apply=lambda B, c: seen.append(4 / c) or theta(B, c))
+    monkeypatch.setattr("helpers.rivals.graphical_lasso.ThetaEigen", spy)
+    monkeypatch.setattr("helpers.rivals.graphical_lasso.IMBALANCE", 1.0)  # the larger residual counts, however close
+    with pytest.raises(FloatingPointError):
+        precision(moments(1), 0.1, tol=0, n_iter=60)
+    factor = torch.cat(seen)[1:].flatten() / torch.cat(seen)[:-1].flatten()
+    assert (factor != 1).nonzero().flatten().tolist() == [9, 19, 29, 39, 49]
+    assert set(factor[9::10].tolist()) == {0.5, 2.0}
 
 
 def test_tolerance_bounds_the_error():

@@ -1,23 +1,25 @@
 """The methods of the tables: which network and which parameters stand behind each name, and on one footing."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from helpers.experiments import methods
-from helpers.experiments.runs import RUNS, sample
+from helpers.experiments.methods import ALPHAS, BETAS, grid_search
+from helpers.experiments.runs import RUNS, look_up, sample
 from helpers.graphs import FAMILIES
 from helpers.likelihood import laplacian_mle
 from helpers.metrics import gmse
 from helpers.signals import sample_observations
-from helpers.solvers import ALPHAS, BETAS, admm, exact, grid_search, inverse_covariance, pds
+from helpers.solvers import admm, exact, inverse_covariance, pds
 
 
 @pytest.fixture
 def loaded(monkeypatch):
     """Networks that answer with their name, and the (alpha, beta) that a grid search would find."""
-    monkeypatch.setattr(methods, "load_or_train", lambda name: SimpleNamespace(predict=lambda _: RUNS[name].name))
+    monkeypatch.setattr(methods, "load_or_train", lambda run: SimpleNamespace(predict=lambda _: look_up(run).name))
     monkeypatch.setattr(methods, "tune", lambda family, **changes: (family, changes.get("n_signals")))
 
 
@@ -52,6 +54,26 @@ def test_alpha_and_beta_are_tuned_on_training_graphs():
     assert (grid_search(noisy, w.double()).gmse > grid_search(observations, w.double()).gmse).all()
 
 
+def test_grid_search(ba, monkeypatch):
+    w, y = ba
+    grid = grid_search(y, w)
+    assert grid.gmse.shape == (len(ALPHAS), len(BETAS))
+    assert grid.gmse.min() == pytest.approx(0.128, abs=0.02)
+    i, j = ALPHAS.index(grid.alpha), BETAS.index(grid.beta)
+    w_hat = exact(y, grid.alpha, grid.beta)
+    error = ((w_hat - w) ** 2).sum(-1) / (w**2).sum(-1)
+    assert grid.gmse[i, j] == grid.gmse.min() and grid.gmse[i, j] == pytest.approx(error.mean().item())
+    monkeypatch.setattr(methods, "SOLUTIONS_AT_ONCE", 150)  # many small pieces
+    assert torch.allclose(grid_search(y, w).gmse, grid.gmse)
+    by_pds = grid_search(y, w, (grid.alpha, 1.0), (grid.beta,), partial(pds, n_iter=800, tol=0))
+    assert (by_pds.alpha, by_pds.beta) == (grid.alpha, grid.beta)
+    assert by_pds.gmse[0, 0] == pytest.approx(grid.gmse[i, j].item(), rel=1e-2)
+    with pytest.raises(ValueError, match="w has shape"):
+        grid_search(y, w[0])
+    with pytest.raises(ValueError, match="w has shape"):
+        grid_search(y, 0 * w)
+
+
 # --- names ---------------------------------------------------------------------------------------------------------
 
 
@@ -76,12 +98,19 @@ def test_solvers_are_tuned_and_at_one():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_networks_are_those_of_the_family(loaded, family):
     name = family.lower()
-    assert answers(methods.networks(family)) == {
-        "Recurrent Unrolling": f"recurrent-{name}",
-        "Unrolling": f"unrolling-{name}",
-        "Unrolling (lr 1e-4)": f"unrolling-{name}-lr1e-4",
-        "L2G": f"l2g-{name}",
+    first = {
+        "Recurrent Unrolling": f"recurrent-{name}-text",
+        "Recurrent Unrolling (ours)": f"recurrent-{name}",
+        "Unrolling": f"unrolling-{name}-text",
+        "Unrolling (released code)": f"unrolling-{name}-released",
+        "Unrolling (ours)": f"unrolling-{name}",
+        "L2G": f"l2g-{name}-text",
+        "L2G (released code)": f"l2g-{name}-released",
+        "L2G (ours)": f"l2g-{name}",
     }
+    assert answers(methods.networks(family)) == first
+    names = {row: [run.name for run in seeds] for row, seeds in methods.trainings(family).items()}
+    assert names == {row: [run, *(f"{run}-seed{k}" for k in range(1, 5))] for row, run in first.items()}
     assert methods.equivariant_l2g(family)(None) == f"equivariant-{name}"
 
 
@@ -96,11 +125,25 @@ def test_rivals_are_those_of_the_paper_and_sound_ones(loaded, monkeypatch):
     }
 
 
+def test_how_many_graphs_a_method_saw():
+    assert methods.graphs_seen("BA") == {
+        "ADMM": 64, "PDS": 64, "GLAD (newton_schulz)": 200, "GLAD (stable)": 200, "Deep-graph": 52_000,
+        "Deep-graph (rescaled)": 52_000, "Deep-graph (fair)": 32_000, "Recurrent Unrolling": 4000,
+        "Recurrent Unrolling (ours)": 4000, "Unrolling": 4000, "Unrolling (released code)": 6400,
+        "Unrolling (ours)": 4000, "L2G": 4000, "L2G (released code)": 6400, "L2G (ours)": 4000,
+    }  # fmt: skip
+
+
+def test_names_of_rows_with_shuffled_ids():
+    assert methods.shuffled("L2G") == "L2G (shuffled ids)"
+    assert methods.shuffled("L2G (ours)") == "L2G (ours, shuffled ids)"
+
+
 def test_binary_graphs_are_not_rescaled(loaded):
     table = methods.binary("WS")
-    networks = {name: table[name](None) for name in ("Deep-graph", "Deep-graph (fair)", "L2G")}
+    networks = {name: table[name](None) for name in ("Deep-graph", "Deep-graph (fair)", "L2G (ours)")}
     expected = {"Deep-graph": "deepgraph-original-m20", "Deep-graph (fair)": "deepgraph-ws-fair"}
-    assert networks == expected | {"L2G": "l2g-ws-binary"}
+    assert networks == expected | {"L2G (ours)": "l2g-ws-binary"}
     assert list(table) == [*networks, "Inverse covariance", "Laplacian maximum likelihood"]
 
 
@@ -119,13 +162,13 @@ def test_networks_for_few_signals_are_trained_on_such(loaded, monkeypatch, n_sig
     assert answers(methods.at_signals(n_signals)) == {
         "PDS": ("exact", "BA", n_signals),
         "Laplacian maximum likelihood": "mle",
-        "Unrolling (trained at 3,000)": "unrolling-ba",
-        "L2G (trained at 3,000)": "l2g-ba",
-        "Unrolling": f"unrolling-ba{suffix}",
-        "L2G": f"l2g-ba{suffix}",
+        "Unrolling (ours, trained at 3,000)": "unrolling-ba",
+        "L2G (ours, trained at 3,000)": "l2g-ba",
+        "Unrolling (ours)": f"unrolling-ba{suffix}",
+        "L2G (ours)": f"l2g-ba{suffix}",
         "EquivariantL2G": "equivariant-mixed",
     }
-    assert methods.at_signals(3000, "WS")["L2G"](None) == "l2g-ws"
+    assert methods.at_signals(3000, "WS")["L2G (ours)"](None) == "l2g-ws"
 
 
 # --- answers -------------------------------------------------------------------------------------------------------
@@ -155,13 +198,19 @@ def test_rules_for_larger_graphs_change_nothing_at_home_and_help_elsewhere():
     same = [estimate(given) for estimate in methods.at_nodes(20).values()]
     torch.testing.assert_close(same[1], same[0], rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(same[2], same[0], rtol=1e-9, atol=1e-9)
-    torch.testing.assert_close(same[0], methods.networks("BA")["Unrolling"](given).double(), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        same[0], methods.networks("BA")["Unrolling (ours)"](given).double(), rtol=1e-3, atol=1e-4
+    )
     given, w = methods.test_set("WS", 2, n_nodes=60)
     error = {name: gmse(estimate(given), w).mean() for name, estimate in methods.at_nodes(60, "WS").items()}
-    assert list(error) == ["Unrolling (m=20)", "Unrolling (m=20, smaller steps)", "Unrolling (m=20, scaled degrees)"]
-    assert error["Unrolling (m=20)"] > 10
-    assert error["Unrolling (m=20, smaller steps)"] < 0.5
-    assert error["Unrolling (m=20, scaled degrees)"] < 0.5
+    assert list(error) == [
+        "Unrolling (ours, m=20)",
+        "Unrolling (ours, m=20, smaller steps)",
+        "Unrolling (ours, m=20, scaled degrees)",
+    ]
+    assert error["Unrolling (ours, m=20)"] > 10
+    assert error["Unrolling (ours, m=20, smaller steps)"] < 0.5
+    assert error["Unrolling (ours, m=20, scaled degrees)"] < 0.5
 
 
 def test_pds_at_few_signals_is_the_exact_optimum():

@@ -1,13 +1,10 @@
 """Files that change only with what they show, and figures that show their data and look as they did.
 
-Each type of figure is drawn from made-up numbers and compared with its picture in tests/pictures/. To accept a new
-look, delete the picture and run the tests twice.
+Each type of figure is drawn from made-up numbers and compared with its picture in tests/pictures/, see conftest.py.
 """
 
 import io
-from pathlib import Path
 
-import matplotlib
 import matplotlib.pyplot as plt
 import networkx as nx
 import numpy as np
@@ -17,22 +14,11 @@ from PIL import Image
 
 from helpers import paths, plots
 
-PICTURES = Path(__file__).parent / "pictures"
-LOCK = (paths.ROOT / "requirements.lock").read_text()
-locked = pytest.mark.skipif(
-    f"matplotlib=={matplotlib.__version__}\n" not in LOCK, reason="another version of matplotlib draws differently"
-)
-
 
 @pytest.fixture(autouse=True)
-def drawing(monkeypatch, tmp_path):
-    plt.switch_backend("agg")
+def folder(drawing, monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     monkeypatch.setattr(paths, "CHECK", False)
-    with plt.rc_context():
-        plots.style()
-        yield
-    plt.close("all")
 
 
 def png(pixels):
@@ -54,6 +40,18 @@ def line(y=1.0):
 def stored(name="figure"):
     files = [paths.FIGURES / f"{name}.{suffix}" for suffix in ("png", "pdf")]
     return [(file.read_bytes(), file.stat().st_mtime_ns) for file in files]
+
+
+def test_every_figure_has_our_style():
+    figure, axis = plt.subplots()
+    axis.plot([0, 1], label="line")
+    assert not axis.legend().get_frame_on()
+    assert [side for side, spine in axis.spines.items() if spine.get_visible()] == ["left", "bottom"]
+    assert figure.dpi == 110
+    assert figure.get_layout_engine() is not None
+    assert plt.rcParams["savefig.dpi"] == 160
+    assert plt.rcParams["savefig.bbox"] == "tight"
+    assert plt.rcParams["pdf.fonttype"] == 42, "letters of a PDF stay letters"
 
 
 def test_figures_are_stored_as_png_and_pdf_without_dates():
@@ -209,15 +207,9 @@ def drawn_calibration():
 DRAWN = {name[6:]: draw for name, draw in list(globals().items()) if name.startswith("drawn_")}
 
 
-@locked
 @pytest.mark.parametrize("name", DRAWN)
-def test_figures_look_as_they_did(name):
-    DRAWN[name]().savefig(buffer := io.BytesIO(), format="png", dpi=60, metadata={"Software": None})
-    path = PICTURES / f"{name}.png"
-    if not path.exists():
-        paths.write_atomically(path, buffer.getvalue())
-        pytest.fail(f"{path} was missing and has been written: look at it, then run this again")
-    assert plots.looks_alike(path.read_bytes(), buffer.getvalue()), f"delete {path} if it should look otherwise"
+def test_figures_look_as_they_did(name, compare_with_picture):
+    compare_with_picture(DRAWN[name](), name)
 
 
 def test_heatmaps_share_a_colour_scale():

@@ -9,7 +9,7 @@ from scipy.spatial.distance import squareform
 from scipy.special import zeta
 
 from helpers.experiments import scale_free
-from helpers.experiments.scale_free import draw_power_law, fit_power_laws, ks_pvalue, ks_score
+from helpers.experiments.scale_free import PowerLaws, draw_power_law, fit_power_laws, ks_pvalue, ks_score
 from helpers.graphs import degrees
 
 RANGE = (1.001, 100)
@@ -160,6 +160,14 @@ def test_ks_is_reproducible_quiet_and_a_share(method, capfd, recwarn):
     torch.testing.assert_close(ks_pvalue(padded, **options), p, equal_nan=True)
     assert ks_score(a, **options) == (p > 0.05).double().mean()
     assert not recwarn.list and capfd.readouterr() == ("", "")
+
+
+def test_a_resample_of_the_same_distance_is_a_tie_whatever_the_rounding(monkeypatch):
+    one = np.ones(1)
+    resampled = 0.25 + np.array([-1e-14, 1e-14, -1e-9, 0.1])
+    fits = iter([PowerLaws(0.25 * one, one, 2 * one, 4 * one), PowerLaws(resampled, *[np.ones(4)] * 3)])
+    monkeypatch.setattr(scale_free, "fit_power_laws", lambda x, alpha_range: next(fits))
+    assert ks_pvalue([1, 1, 2, 3], seed=0, n_resamples=4) == 0.75
 
 
 def test_seed_and_number_of_resamples_are_used():

@@ -53,7 +53,7 @@ def test_transfer_errors_are_those_of_the_graphs_they_name(errors):
     w_hat = exact(y, alpha, beta, edges=edges, n_nodes=100)
     truth = graphs.to_matrix(w)[edges[0], edges[1]]
     assert errors["PDS (candidates)"][1] == pytest.approx(metrics.gmse(w_hat, truth).item())  # all of it is found
-    smaller = methods.at_nodes(100, "WS")["Unrolling (m=20, smaller steps)"](distances(X))
+    smaller = methods.at_nodes(100, "WS")["Unrolling (ours, m=20, smaller steps)"](distances(X))
     assert errors["Unrolling (smaller steps)"][1] == pytest.approx(metrics.gmse(smaller, w).item(), rel=1e-3)
 
 

@@ -249,3 +249,30 @@ def test_cells_show_no_more_digits_than_are_stored(value, text):
 
 def test_digits_that_are_stored():
     assert STORED_DIGITS == {"value": 5, "ci": 3, "sd": 3}
+
+
+def test_a_row_of_several_trainings():
+    """Mean over trainings and graphs; the interval is over graphs, the standard deviation over trainings."""
+    a = np.array([1.0, 2.0, 3.0, 6.0])
+    row = tables.seeds_row("1", "BA", "gmse", "L2G", [a, None, a + 1, a + 5], n=3)
+    expected = tables.mean_row("1", "BA", "gmse", "L2G", a + 2)
+    assert {key: row[key] for key in expected} == pytest.approx(expected)
+    assert row["sd"] == pytest.approx(np.std([0, 1, 5], ddof=1))
+    assert (row["seeds"], row["diverged"], row["n"]) == (4, 1, 3)
+    assert np.isnan(tables.seeds_row("1", "BA", "gmse", "L2G", [a])["sd"])
+    lost = tables.seeds_row("1", "BA", "gmse", "L2G", [None, None])
+    assert np.isnan([lost["value"], lost["ci"], lost["sd"]]).all()
+    assert (lost["seeds"], lost["diverged"]) == (2, 2)
+
+
+def test_cells_tell_the_spread_of_trainings():
+    a = np.array([1.0, 2.0, 3.0, 6.0])
+    rows = [
+        tables.seeds_row("1", family, "gmse", "L2G", trainings)
+        for family, trainings in {"BA": [a, a + 1], "ER": [a, a + 1, None], "WS": [a], "SBM": [None]}.items()
+    ]
+    cells = tables.wide(tables.round_off(pd.DataFrame(rows)), 2).loc["L2G"]
+    assert cells["BA"] == "3.50 ± 3.40 (sd 0.71)"
+    assert cells["ER"] == "3.50 ± 3.40 (sd 0.71, 1 of 3 diverged)"
+    assert cells["WS"] == "3.00 ± 3.40"
+    assert cells["SBM"] == "nan (1 of 1 diverged)"

@@ -9,24 +9,33 @@ REFERENCE = "#555555"  # what is no method
 MANY_POINTS = 10  # from here on a curve needs no markers
 
 
-def recovery(ours, paper):
+def recovery(ours, trainings, paper):
     """Table 1: one panel per family, one line per method, log scale.
 
-    Ours are dots, open for a variant in brackets; the paper's numbers are crosses.
+    Dots are ours with 95 % intervals over graphs, small circles the single trainings behind them, crosses the paper's.
     """
     families = ours.family.unique()
     models = ours.model.unique()[::-1]
     place = {model: k for k, model in enumerate(models)}
     figure, axes = plt.subplots(
-        1, len(families), figsize=(3 * len(families) + 1.5, 0.27 * len(models) + 1), sharex=True, sharey=True
+        1, len(families), figsize=(2.7 * len(families) + 1.5, 0.25 * len(models) + 1.3), sharex=True, sharey=True
     )
+    looks = {
+        "ours, mean": (ours, {"fmt": "o", "color": COLOURS["Unrolling"], "ms": 5}),
+        "ours, one training": (
+            trainings,
+            {"fmt": "o", "color": COLOURS["Unrolling"], "mfc": "none", "ms": 3, "mew": 0.7},
+        ),
+        "the paper's": (paper, {"fmt": "x", "color": COLOURS["L2G"], "ms": 5, "mew": 1.6}),
+    }
     for axis, family in zip(axes, families):
-        for frame, marker, colour in ((ours, "o", COLOURS["Unrolling"]), (paper, "x", COLOURS["L2G"])):
-            for row in frame[(frame.family == family) & frame.model.isin(models)].itertuples():
-                face = "white" if "(" in row.model and marker == "o" else colour
-                axis.errorbar(row.value, place[row.model], xerr=row.ci, fmt=marker, color=colour, mfc=face, ms=5)
+        for label, (frame, look) in looks.items():
+            part = frame[(frame.family == family) & frame.model.isin(models)]
+            axis.errorbar(part.value, part.model.map(place), xerr=part.ci, ls="", label=label, **look)
         axis.set(title=family, xscale="log", xlabel="GMSE", yticks=range(len(models)), yticklabels=models)
+        axis.minorticks_off()
         axis.grid(axis="both", lw=0.4, alpha=0.6)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
@@ -34,15 +43,15 @@ def sweep(frame, x, panels, looks, *, width=4.4, height=4.3, ncols=None):
     """Curves with 95 % bars over the column `x` of a tidy frame, log x.
 
     panels : {metric: axis settings}, one panel per metric
-    looks : {model: format}, one line per model. A variant in brackets has the colour of its model and open markers;
-        what is no model, a reference, is grey.
+    looks : {model: format}, one line per model. A variant in brackets has the colour of its model and, unless it is
+        "(ours)", open markers; what is no model, a reference, is grey.
     """
     figure, axes = plt.subplots(1, len(panels), figsize=(width * len(panels), height), squeeze=False)
     for axis, (metric, settings) in zip(axes[0], panels.items()):
         for model, look in looks.items():
             part = frame[(frame.metric == metric) & (frame.model == model)]
             colour = COLOURS.get(model, COLOURS.get(_plain_name(model), REFERENCE))
-            face = colour if model in COLOURS else "white"
+            face = colour if model in COLOURS or model.endswith("(ours)") else "white"
             axis.errorbar(part[x], part.value, part.ci, fmt=look, color=colour, mfc=face, ms=5, lw=1.4, label=model)
         axis.set(xscale="log", **settings)
         axis.minorticks_off()

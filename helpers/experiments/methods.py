@@ -2,17 +2,21 @@
 
 from dataclasses import replace
 from functools import cache, partial
+from typing import NamedTuple
 
 import torch
 
 from ..beyond.transfer import smaller_steps, unroll
 from ..graphs import count_nodes
 from ..likelihood import laplacian_mle
-from ..solvers import admm, exact, grid_search, inverse_covariance, pds
-from .runs import RUNS, load_or_train, sample
+from ..solvers import admm, check_distances, exact, inverse_covariance, pds
+from . import runs
+from .runs import N_TEST, RUNS, load_or_train, sample
 
-N_TEST = 64
 N_TUNE = 64  # training graphs that the grid search of PDS and ADMM sees
+ALPHAS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)  # of that search
+BETAS = (0.5, 1.0, 1.5, 2.0, 3.0)
+SOLUTIONS_AT_ONCE = 10_000  # graphs of 20 nodes, so that the search fits into memory
 N_ITERATIONS = 1000  # of PDS and ADMM: nodes of ER without edges keep the gap large long after the weights settle
 NEGLIGIBLE = 1e-6  # of the largest weight: what is smaller is zero at the optimum, and still falling
 
@@ -31,6 +35,34 @@ def tune(family, n=N_TUNE, **changes):
     observations, w = sample(_protocol(family, changes), "train", n)
     grid = grid_search(observations, w.double())
     return grid.alpha, grid.beta
+
+
+class Grid(NamedTuple):
+    """The best pair and the mean GMSE of all, (len(alphas), len(betas))."""
+
+    alpha: float
+    beta: float
+    gmse: torch.Tensor
+
+
+@torch.no_grad()
+def grid_search(y, w, alphas=ALPHAS, betas=BETAS, solver=exact):
+    """The (alpha, beta) of least mean GMSE = ||w_hat - w||^2 / ||w||^2 on training pairs y, w (n, E).
+
+    `solver(y, alpha, beta)` returns w_hat, e.g. `functools.partial(pds, n_iter=500, tol=0)`.
+    """
+    y = check_distances(y)
+    if w.shape != y.shape or not (w.square().sum(-1) > 0).all():
+        raise ValueError(f"w has shape {tuple(w.shape)}: non-empty graphs of the shape {tuple(y.shape)} of y")
+    alpha = torch.tensor(alphas, dtype=torch.float64)[:, None, None]
+    beta = torch.tensor(betas, dtype=torch.float64)[:, None]
+    at_once = max(1, SOLUTIONS_AT_ONCE * 190 // (len(alphas) * len(betas) * y.shape[-1]))
+    gmse = 0
+    for y_part, w_part in zip(y.split(at_once), w.to(y).split(at_once)):
+        error = (solver(y_part, alpha, beta) - w_part).square().sum(-1) / w_part.square().sum(-1)
+        gmse = gmse + error.double().sum(-1) / len(y)
+    i, j = divmod(gmse.argmin().item(), len(betas))
+    return Grid(alphas[i], betas[j], gmse)
 
 
 def _protocol(family, changes):
@@ -61,17 +93,33 @@ def settle(solver, alpha, beta):
     return method
 
 
+def trainings(family):
+    """{row of Table 1: the runs behind it, one per training seed}; a plain name is the model as the text has it."""
+    rows = {"Recurrent Unrolling": runs.text("recurrent", family), "Recurrent Unrolling (ours)": runs.recurrent(family)}
+    for name, model in (("Unrolling", "unrolling"), ("L2G", "l2g")):
+        rows[name] = runs.text(model, family)
+        rows[f"{name} (released code)"] = runs.released(model, family)
+        rows[f"{name} (ours)"] = runs.network(model, family)
+    return {name: runs.repeated(run) for name, run in rows.items()}
+
+
 def networks(family):
-    """The unrolled networks, from checkpoints."""
-    name = family.lower()
-    return _predictors(
-        {
-            "Recurrent Unrolling": f"recurrent-{name}",
-            "Unrolling": f"unrolling-{name}",
-            "Unrolling (lr 1e-4)": f"unrolling-{name}-lr1e-4",
-            "L2G": f"l2g-{name}",
-        }
-    )
+    """The unrolled networks of Table 1, each from its first training."""
+    return {name: load_or_train(seeds[0]).predict for name, seeds in trainings(family).items()}
+
+
+def graphs_seen(family):
+    """{row of Table 1: number of different graphs it was trained or tuned on}; rows that are left out saw none."""
+    seen = {name: runs.graphs_seen(seeds[0]) for name, seeds in trainings(family).items()}
+    for name, run in _rivals(family).items():
+        seen[name] = runs.graphs_seen(RUNS[run])
+    seen["Deep-graph (rescaled)"] = seen["Deep-graph"]
+    return seen | {"ADMM": N_TUNE, "PDS": N_TUNE}
+
+
+def shuffled(name):
+    """Name of the row of a method on nodes that are numbered at random."""
+    return f"{name[:-1]}, shuffled ids)" if name.endswith(")") else f"{name} (shuffled ids)"
 
 
 def paper_rivals(family):
@@ -79,18 +127,21 @@ def paper_rivals(family):
 
     Deep-graph returns probabilities. Taken as weights they are far too large; `rescale` gives them a mean degree of 1.
     """
-    name = family.lower()
-    methods = _predictors(
-        {
-            "GLAD (newton_schulz)": f"glad-{name}-newton_schulz",
-            "GLAD (stable)": f"glad-{name}",
-            "Deep-graph": "deepgraph-original-m20",
-        }
-    )
-    fair = load_or_train(f"deepgraph-{name}-fair").predict
+    methods = _predictors(_rivals(family))
+    fair = methods["Deep-graph (fair)"]
     return methods | {
         "Deep-graph (rescaled)": lambda observations: rescale(methods["Deep-graph"](observations)),
         "Deep-graph (fair)": lambda observations: rescale(fair(observations)),
+    }
+
+
+def _rivals(family):
+    name = family.lower()
+    return {
+        "GLAD (newton_schulz)": f"glad-{name}-newton_schulz",
+        "GLAD (stable)": f"glad-{name}",
+        "Deep-graph": "deepgraph-original-m20",
+        "Deep-graph (fair)": f"deepgraph-{name}-fair",
     }
 
 
@@ -101,7 +152,7 @@ def binary(family):
         {
             "Deep-graph": "deepgraph-original-m20",
             "Deep-graph (fair)": f"deepgraph-{name}-fair",
-            "L2G": f"l2g-{name}-binary",
+            "L2G (ours)": f"l2g-{name}-binary",
         }
     )
     return methods | references()
@@ -115,14 +166,14 @@ def references():
 def at_signals(n_signals, family="BA"):
     """The methods of notebook 10 for data of `n_signals` signals.
 
-    PDS (its exact optimum) is tuned and the networks are trained on such data or, in brackets, on 3,000 signals;
-    EquivariantL2G is the one mixed model, which is told N.
+    PDS (its exact optimum) is tuned and our networks are trained on such data or, if their name says so, on 3,000
+    signals; EquivariantL2G is the one mixed model, which is told N.
     """
     alpha, beta = tune(family, n_signals=n_signals)
     usual = {"Unrolling": f"unrolling-{family.lower()}", "L2G": f"l2g-{family.lower()}"}
     suffix = "" if n_signals == 3000 else f"-signals{n_signals}"
-    names = {f"{method} (trained at 3,000)": name for method, name in usual.items()}
-    names |= {method: name + suffix for method, name in usual.items()}
+    names = {f"{method} (ours, trained at 3,000)": name for method, name in usual.items()}
+    names |= {f"{method} (ours)": name + suffix for method, name in usual.items()}
     return {
         "PDS": partial(exact, alpha=alpha, beta=beta),
         "Laplacian maximum likelihood": laplacian_mle,
@@ -135,9 +186,9 @@ def at_nodes(n_nodes, family="BA"):
     """Unrolling trained on 20 nodes, for graphs of `n_nodes` nodes: as it is, and by the rules of `beyond.transfer`."""
     model = load_or_train(f"unrolling-{family.lower()}").double()
     return {
-        "Unrolling (m=20)": model.predict,
-        "Unrolling (m=20, smaller steps)": smaller_steps(model, n_nodes).predict,
-        "Unrolling (m=20, scaled degrees)": partial(unroll, model),
+        "Unrolling (ours, m=20)": model.predict,
+        "Unrolling (ours, m=20, smaller steps)": smaller_steps(model, n_nodes).predict,
+        "Unrolling (ours, m=20, scaled degrees)": partial(unroll, model),
     }
 
 

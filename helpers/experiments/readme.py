@@ -64,7 +64,8 @@ def costs():
     for run in RUNS.values():
         with contextlib.suppress(FileNotFoundError):  # not trained here
             minutes = read_record(run)["seconds"] / 60
-            size = files(checkpoint(run))[0].stat().st_size / 1e6
+            weights = files(checkpoint(run))[0]
+            size = weights.stat().st_size / 1e6 if weights.exists() else 0.0
             groups.setdefault(run.model, []).append((1, minutes, size))
     groups["all"] = [(0, 0.0, 0.0), *(cost for group in groups.values() for cost in group)]
     return {model: tuple(map(sum, zip(*group))) for model, group in groups.items()}

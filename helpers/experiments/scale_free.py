@@ -81,18 +81,23 @@ def ks_pvalue(d, *, seed, method="bootstrap", n_resamples=200, alpha_range=(1, 1
     alpha_range = max(low, LEAST_ALPHA), high
 
     def pvalue(row):
-        x = np.sort(row[row > 0])
-        if len(np.unique(x)) < 2:
-            return np.nan
-        if method == "bootstrap":
-            rng = np.random.default_rng([seed, *x.astype(int)])
-            return _bootstrap_pvalue(x, alpha_range, n_resamples, rng)
-        if method == "continuous":
-            fit = fit_power_laws(x[None], alpha_range, discrete=False)
-            return stats.kstwo.sf(fit.D[0], fit.n_tail[0])
-        return _powerlaw_pvalue(x, alpha_range)
+        return _pvalue(tuple(np.sort(row[row > 0]).astype(int).tolist()), seed, method, n_resamples, alpha_range)
 
     return per_graph(pvalue, d)
+
+
+@lru_cache(maxsize=10_000)  # good methods find the same graphs, and so the same degrees
+def _pvalue(d, seed, method, n_resamples, alpha_range):
+    """The p-value of one graph; `d` is the tuple of its positive degrees in rising order."""
+    x = np.array(d, float)
+    if len(set(d)) < 2:
+        return np.nan
+    if method == "bootstrap":
+        return _bootstrap_pvalue(x, alpha_range, n_resamples, np.random.default_rng([seed, *d]))
+    if method == "continuous":
+        fit = fit_power_laws(x[None], alpha_range, discrete=False)
+        return stats.kstwo.sf(fit.D[0], fit.n_tail[0])
+    return _powerlaw_pvalue(x, alpha_range)
 
 
 def _bootstrap_pvalue(x, alpha_range, n_resamples, rng):

@@ -1,6 +1,7 @@
 """Tables: one tidy CSV each under data/results/, in the columns of the paper's own numbers, data/paper_tables.csv.
 
-A row is made by `mean_row` (one value per graph, with an interval) or `single_row` (one number). Numbers are stored to
+A row is made by `mean_row` (one value per graph, with an interval), `seeds_row` (the same for several trainings, with
+the spread between them) or `single_row` (one number). Numbers are stored to
 the digits that another machine reproduces. A number that agrees with the stored one within a unit of its last digit
 leaves the stored one as it is, so that a changed file means a changed result.
 """
@@ -24,6 +25,20 @@ def mean_row(table, family, metric, model, values, **more):
     """One row: the mean of one value per graph, with its 95 % interval; `more` are further columns, such as x=20."""
     value, ci = mean_ci(values)
     return _row(table, family, metric, model, value, ci, more)
+
+
+def seeds_row(table, family, metric, model, trainings, **more):
+    """One row: a network trained several times, each with one value per graph, or None if that training diverged.
+
+    `value` is the mean over trainings and graphs, `ci` its 95 % interval over graphs, and `sd` the standard deviation
+    of a training's mean. `seeds` counts the trainings, `diverged` those that the numbers leave out.
+    """
+    finished = [np.asarray(values) for values in trainings if values is not None]
+    counts = {"seeds": len(trainings), "diverged": len(trainings) - len(finished)}
+    if not finished:
+        return single_row(table, family, metric, model, np.nan, sd=np.nan, **counts, **more)
+    sd = np.std([values.mean() for values in finished], ddof=1) if len(finished) > 1 else np.nan
+    return mean_row(table, family, metric, model, np.mean(finished, 0), sd=sd, **counts, **more)
 
 
 def single_row(table, family, metric, model, value, **more):
@@ -109,9 +124,12 @@ def lookup(frame, **where):
 def wide(frame, digits=3):
     """Tidy rows -> models down, families across, 'mean ± half width' in the cells, in order of appearance.
 
-    Cells have `digits` decimals, fewer for large numbers: no more are stored.
+    Cells have `digits` decimals, fewer for large numbers: no more are stored. In brackets stands the standard deviation
+    over trainings, where there are several, and how many of them diverged.
     """
     text = [_cell(value, ci, digits) for value, ci in zip(frame.value, frame.ci)]
+    if "sd" in frame:
+        text = [cell + _spread(row, digits) for cell, row in zip(text, frame.itertuples())]
     table = frame.assign(text=text).pivot(index="model", columns="family", values="text")
     return table.loc[frame.model.unique(), frame.family.unique()].fillna("")
 
@@ -120,6 +138,13 @@ def _cell(value, ci, digits):
     stored = DIGITS["value"] - 1 - np.floor(np.log10(abs(value))) if value and np.isfinite(value) else digits
     decimals = int(np.clip(stored, 0, digits))
     return f"{value:.{decimals}f}" if np.isnan(ci) else f"{value:.{decimals}f} ± {ci:.{decimals}f}"
+
+
+def _spread(row, digits):
+    parts = [] if np.isnan(row.sd) else [f"sd {row.sd:.{digits}f}"]
+    if row.diverged > 0:
+        parts.append(f"{row.diverged:.0f} of {row.seeds:.0f} diverged")
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 # --- rounding and comparison ---------------------------------------------------------------------------------------

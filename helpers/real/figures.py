@@ -98,8 +98,7 @@ def connectomes(graphs, regions, source, *, n_edges=60, vmax=None):
         place = (0.02, 1 - (row + 1) * height + 0.02, 0.96, height - 0.06)  # left, bottom, width, height
         plot_connectome(
             W, regions[["x", "y", "z"]], colours, 25, edge_cmap="rocket_r", edge_vmin=0, edge_vmax=vmax,
-            edge_threshold=_heaviest(W, n_edges) * (1 - 1e-9), display_mode="lzr", figure=figure, axes=place,
-            colorbar=True,
+            edge_threshold=_heaviest(W, n_edges), display_mode="lzr", figure=figure, axes=place, colorbar=True,
         )  # fmt: skip
         figure.text(0.02, place[1] + place[3], title, weight="bold")
     figure.set_layout_engine("none")
