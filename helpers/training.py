@@ -75,12 +75,12 @@ class Schedule:
 # --- training ------------------------------------------------------------------------------------------------------
 
 
-def fit(model, data, schedule, path, configuration, *, device="cpu", progress=True, retrain=False):
+def fit(model, data, schedule, path, configuration, *, device="cpu", progress=True, retrain=False, **more):
     """Train a model to its last epoch, continuing where an earlier call was cut off.
 
     Parameters
     ----------
-    model, data, schedule, path, configuration : see `Training`
+    model, data, schedule, path, configuration, more : see `Training`
     device : where the model learns; random numbers are drawn on the CPU, wherever that is
     progress : show a bar
     retrain : train what is already trained, and replace what is stale or damaged
@@ -92,11 +92,10 @@ def fit(model, data, schedule, path, configuration, *, device="cpu", progress=Tr
     """
     if not retrain and state_of(path, configuration) in DONE:
         return load(path, model, configuration, device)
-    training = Training(model, data, schedule, path, configuration)
+    training = Training(model, data, schedule, path, configuration, **more)
     fit_together([training], device=device, progress=progress, retrain=retrain)
     if training.diverged:
-        epoch = len(training.history)
-        raise FloatingPointError(f"loss or predictions are not finite in epoch {epoch}: lower lr={schedule.lr}")
+        raise FloatingPointError(f"diverged in epoch {len(training.history)}: lower lr={schedule.lr}")
     return model
 
 

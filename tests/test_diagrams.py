@@ -11,16 +11,8 @@ from helpers.experiments.diagrams import Box
 from helpers.models import L2G, TopoDiffVAE
 from helpers.solvers import Certificate
 
+pytestmark = pytest.mark.usefixtures("drawing")
 W = torch.tensor([1.0, 0.0, 2.0, 0.0, 0.0, 3.0], dtype=torch.float64)  # 4 nodes, 3 edges
-
-
-@pytest.fixture(autouse=True)
-def drawing():
-    plt.switch_backend("agg")
-    with plt.rc_context():
-        plots.style()
-        yield
-    plt.close("all")
 
 
 def boxes(figure):

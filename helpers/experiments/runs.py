@@ -437,20 +437,14 @@ def load(run, *, folder=None, device="cpu"):
 def train_run(run, *, folder=None, device="cpu", progress=True, retrain=False):
     """The trained model of a run, trained now unless it is already; see `training.fit`."""
     with _advice(run):
-        if not retrain and state_of(run, folder) in training.DONE:
-            return load(run, folder=folder, device=device)
-        task = _training(run, folder)
-        training.fit_together([task], device=device, progress=progress, retrain=retrain)
-        if task.diverged:
-            raise FloatingPointError(f"diverged in epoch {len(task.history)}: lower lr={run.lr}")
-        return task.model
+        return training.fit(**_task(run, folder), device=device, progress=progress, retrain=retrain)
 
 
 def train_together(runs, *, folder=None, device="cpu", progress=True, retrain=False):
     """Train runs that can be stacked side by side, see `training.fit_together`; trained ones only with `retrain`."""
     if not retrain:
         runs = [run for run in runs if state_of(run, folder) not in training.DONE]
-    tasks = [_training(run, folder) for run in runs]
+    tasks = [training.Training(**_task(run, folder)) for run in runs]
     with _advice(*runs):
         training.fit_together(tasks, device=device, progress=progress, retrain=retrain)
 
@@ -465,11 +459,17 @@ def stacks(runs, n=N_SEEDS):
     return [group[k : k + n] for group in together.values() for k in range(0, len(group), n)]
 
 
-def _training(run, folder):
-    return training.Training(
-        build(run), _data(run), run.schedule, checkpoint(run, folder), configuration(run),
-        evaluate=partial(evaluate, run), keep_weights=run.keep_weights,
-    )  # fmt: skip
+def _task(run, folder):
+    """The arguments of `training.Training`."""
+    return {
+        "model": build(run),
+        "data": _data(run),
+        "schedule": run.schedule,
+        "path": checkpoint(run, folder),
+        "configuration": configuration(run),
+        "evaluate": partial(evaluate, run),
+        "keep_weights": run.keep_weights,
+    }
 
 
 def evaluate(run, model):
