@@ -15,9 +15,10 @@ import torch
 from torch import nn
 from torch.nn.functional import leaky_relu
 
+from .engine.kernels import PDSLayers
+from .engine.problem import check_distances
 from .graphs import all_pairs, count_nodes, to_matrix
-from .kernels import PDSLayers
-from .solvers import check_distances, pds_step, safe_step
+from .solvers import pds_step, safe_step
 
 ETA = 1e-4  # eta of Section 3.2: the encoder takes weights below it for absent edges
 LEAST_VARIANCE = 1e-12  # of the text's encoder, whose f_cov may cross zero, where the divergence is infinite
@@ -48,7 +49,7 @@ def pds_layers(w, v, y, theta, slope, compiled=True):
     y : (..., E, B), distances
     theta : (..., T, 3), a row (alpha, beta, gamma) per layer
     slope : of the rectifier in Step 5 for negative entries
-    compiled : use the compiled layers of `kernels`, which exist on the CPU only; the loop below is what they compute
+    compiled : use the layers of `engine.kernels`, which are for the CPU only; the loop below is what they compute
 
     Returns
     -------

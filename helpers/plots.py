@@ -7,10 +7,9 @@ import networkx as nx
 import numpy as np
 import seaborn as sns
 import torch
-from PIL import Image, UnidentifiedImageError
-from scipy.ndimage import maximum_filter, minimum_filter
 
 from . import paths
+from .engine.pictures import looks_alike
 from .graphs import to_matrix
 
 COLOURS = {  # one colour per method, in every figure
@@ -30,7 +29,6 @@ COLOURS = {  # one colour per method, in every figure
     "learned": "#d1495b",
 }
 DPI = 160  # of the files
-COLOUR_TOLERANCE = 8  # of 255
 
 
 # --- style and files -----------------------------------------------------------------------------------------------
@@ -54,7 +52,7 @@ def style():
 
 
 def save(figure, name):
-    """Write figures/<name>.png and .pdf, unless the stored picture shows the same (see `looks_alike`).
+    """Write figures/<name>.png and .pdf, unless the stored picture shows the same (see `engine.pictures`).
 
     The files hold no dates. With L2G_CHECK set, as in `make test`, nothing is written.
     """
@@ -82,37 +80,6 @@ def _settle_layout(figure):
         figure.dpi = shown_at
 
 
-def looks_alike(old, new):
-    """Whether two pictures, as the bytes of PNG files, show the same.
-
-    A pixel may have any colour that the other picture has within one pixel of it, give or take 8 of 255. On another
-    machine a letter may snap to the next pixel and the edge of a line may be rounded differently: such pictures are
-    alike. Anything that moves by two pixels (0.3 mm in print), appears, vanishes or visibly changes colour is noticed.
-    """
-    if old == new:
-        return True
-    try:
-        a, b = _pixels(old), _pixels(new)
-    except (UnidentifiedImageError, OSError):  # a damaged file
-        return False
-    if max(abs(m - n) for m, n in zip(a.shape, b.shape)) > 1:  # the margin of a figure may be rounded, too
-        return False
-    height, width, _ = np.minimum(a.shape, b.shape)
-    a, b = a[:height, :width], b[:height, :width]
-    return bool(_found_nearby(a, b).all() and _found_nearby(b, a).all())
-
-
-def _found_nearby(a, b):
-    """Whether each pixel of `a` has a colour between those that `b` has around it."""
-    low = minimum_filter(b, (3, 3, 1)) - COLOUR_TOLERANCE
-    high = maximum_filter(b, (3, 3, 1)) + COLOUR_TOLERANCE
-    return (low <= a) & (a <= high)
-
-
-def _pixels(content):
-    return np.asarray(Image.open(io.BytesIO(content)).convert("RGBA"), dtype=np.int16)
-
-
 def _render(figure, **options):
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=DPI, bbox_inches="tight", **options)
@@ -122,19 +89,32 @@ def _render(figure, **options):
 # --- graphs --------------------------------------------------------------------------------------------------------
 
 
-def heatmaps(graphs, *, vmax=None, boundaries=(), width=2.6):
-    """Adjacency matrices side by side on one colour scale; `graphs` maps titles to half-vectors (E,)."""
+def heatmaps(graphs, *, vmax=None, boundaries=(), width=2.6, captions=None, marked=None, n_columns=None):
+    """Adjacency matrices side by side on one colour scale; `graphs` maps titles to half-vectors (E,).
+
+    captions : {title: what stands below its matrix}
+    marked : (E,) bool, pairs of nodes that are ringed in every matrix
+    n_columns : matrices per row; None puts all into one
+    """
     matrices = {title: np.asarray(to_matrix(torch.as_tensor(w))) for title, w in graphs.items()}
     vmax = vmax or max(W.max() for W in matrices.values())
-    figure, axes = plt.subplots(1, len(matrices), figsize=(width * len(matrices) + 0.6, width + 0.2), squeeze=False)
-    for axis, (title, W) in zip(axes[0], matrices.items()):
+    n_columns = n_columns or len(matrices)
+    n_rows = -(-len(matrices) // n_columns)
+    size = (width * n_columns + 0.6, (width + (0.5 if captions else 0.2)) * n_rows)
+    figure, axes = plt.subplots(n_rows, n_columns, figsize=size, squeeze=False)
+    for axis in axes.flat[len(matrices) :]:
+        axis.remove()
+    for axis, (title, W) in zip(axes.flat, matrices.items()):
         image = axis.imshow(W, cmap="rocket_r", vmin=0, vmax=vmax, interpolation="nearest")
         for node in boundaries:
             axis.axhline(node - 0.5, color="#2a78b5", lw=0.8)
             axis.axvline(node - 0.5, color="#2a78b5", lw=0.8)
-        axis.set(title=title, xticks=[], yticks=[])
+        if marked is not None:
+            i, j = np.nonzero(np.asarray(to_matrix(torch.as_tensor(marked).double())))
+            axis.scatter(j, i, s=(90 * width / len(W)) ** 2, fc="none", ec="#2a78b5", lw=1.2)
+        axis.set(title=title, xticks=[], yticks=[], xlabel=(captions or {}).get(title, ""))
         sns.despine(ax=axis, left=True, bottom=True)
-    figure.colorbar(image, ax=axes[0], shrink=0.8, label="edge weight", pad=0.01)
+    figure.colorbar(image, ax=figure.axes, shrink=0.8, label="edge weight", pad=0.01)
     return figure
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from helpers.engine.kernels import PDSLayers, add_signless_laplacian, list_active, list_residuals, list_slack, two_sum
 from helpers.graphs import all_pairs
-from helpers.kernels import PDSLayers, add_signless_laplacian, list_active, list_residuals, list_slack, two_sum
 
 LISTS = {
     "complete": all_pairs(6),

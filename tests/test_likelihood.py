@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
-from helpers import likelihood
-from helpers.graphs import all_pairs, laplacian, renumber, sample_graphs, to_matrix
-from helpers.likelihood import (
+from helpers.beyond import likelihood
+from helpers.beyond.likelihood import (
     approximate_mle,
     effective_resistances,
     laplacian_mle,
@@ -20,6 +19,7 @@ from helpers.likelihood import (
     multiplicative_updates,
     unit_scale,
 )
+from helpers.graphs import all_pairs, laplacian, renumber, sample_graphs, to_matrix
 from helpers.signals import distances, sample_observations, sample_signals
 from helpers.solvers import exact, learn
 

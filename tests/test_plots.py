@@ -21,11 +21,6 @@ def folder(drawing, monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "CHECK", False)
 
 
-def png(pixels):
-    Image.fromarray(np.asarray(pixels, dtype=np.uint8)).save(buffer := io.BytesIO(), "png")
-    return buffer.getvalue()
-
-
 # --- style and files -----------------------------------------------------------------------------------------------
 
 
@@ -146,41 +141,6 @@ def test_a_figure_without_layout_is_stored_as_it_is():
     assert figure.axes[0].get_position().bounds == pytest.approx((0.2, 0.2, 0.5, 0.5))
 
 
-def grey(height=40, width=60):
-    picture = np.full((height, width, 3), 200)
-    picture[10:20, 10:20] = 100
-    return picture
-
-
-def test_pictures_are_alike_up_to_a_pixel_and_a_shade():
-    old = png(grey())
-    assert plots.looks_alike(old, old)
-    for shift in ((0, 1), (1, 0), (-1, -1)):
-        assert plots.looks_alike(old, png(np.roll(grey(), shift, (0, 1))))
-    assert plots.looks_alike(old, png(grey() + 8))
-    assert plots.looks_alike(old, png(grey() - 8))
-    assert plots.looks_alike(old, png(grey(41, 59)))
-
-
-def test_pictures_differ_by_two_pixels_a_visible_shade_a_dot_or_their_size():
-    old = png(grey())
-    for shift in ((0, 2), (2, 0), (-2, 0), (0, -2)):
-        assert not plots.looks_alike(old, png(np.roll(grey(), shift, (0, 1))))
-    assert not plots.looks_alike(old, png(grey() + 9))
-    assert not plots.looks_alike(old, png(grey() - 9))
-    dot = grey()
-    dot[30, 30, 1] = 100
-    assert not plots.looks_alike(old, png(dot))
-    assert not plots.looks_alike(png(dot), old)
-    for size in ((42, 60), (40, 58)):
-        assert not plots.looks_alike(old, png(grey(*size)))
-    assert not plots.looks_alike(b"no picture", old)
-    assert not plots.looks_alike(old[:100], old)
-    opaque, clear = (np.concatenate([grey(), np.full((40, 60, 1), alpha)], 2) for alpha in (255, 100))
-    assert plots.looks_alike(old, png(opaque))
-    assert not plots.looks_alike(old, png(clear))
-
-
 # --- figures -------------------------------------------------------------------------------------------------------
 
 GRAPHS = {"truth": torch.tensor([1.0, 0, 0.5, 0, 0, 0.25]), "found": torch.tensor([0.8, 0, 0.5, 0.1, 0, 0])}
@@ -188,6 +148,12 @@ GRAPHS = {"truth": torch.tensor([1.0, 0, 0.5, 0, 0, 0.25]), "found": torch.tenso
 
 def drawn_heatmaps():
     return plots.heatmaps(GRAPHS, boundaries=(1, 3))
+
+
+def drawn_marked_heatmaps():
+    graphs = GRAPHS | {"another": GRAPHS["found"]}
+    marked = torch.tensor([False, False, True, False, False, False])
+    return plots.heatmaps(graphs, marked=marked, captions={"found": "F1 0.9"}, n_columns=2, width=1.5)
 
 
 def drawn_network():
@@ -218,6 +184,19 @@ def test_heatmaps_share_a_colour_scale():
     assert [image.get_clim() for image in images] == [(0, 1)] * 2
     assert images[1].get_array()[0, 3] == 0.5 == images[1].get_array()[3, 0]
     assert plots.heatmaps(GRAPHS, vmax=0.3).axes[0].images[0].get_clim() == (0, 0.3)
+
+
+def test_heatmaps_can_ring_edges_and_stand_in_rows():
+    figure = drawn_marked_heatmaps()
+    panels = [axis for axis in figure.axes if axis.images]
+    assert [axis.get_title() for axis in panels] == [*GRAPHS, "another"]
+    assert [axis.get_xlabel() for axis in panels] == ["", "F1 0.9", ""]
+    assert panels[0].collections[0].get_offsets().tolist() == [[3, 0], [0, 3]]
+    (top, bottom), left = (panels[0], panels[2]), panels[0].get_position()
+    assert bottom.get_position().x0 == pytest.approx(left.x0, abs=0.02)
+    assert bottom.get_position().y1 < top.get_position().y0
+    assert len(figure.axes) == 4  # the colour bar is the last one, the free place is empty
+    assert not plots.heatmaps(GRAPHS).axes[0].collections
 
 
 def test_networks_take_an_axis_positions_and_labels():

@@ -1,28 +1,21 @@
 import warnings
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
+from toys import nearest_pairs, random_distances
 
-from helpers import solvers
 from helpers.graphs import all_pairs, degrees, degrees_adjoint, laplacian, sample_graphs, to_matrix, to_vector
-from helpers.signals import Observations, distances, sample_observations
+from helpers.signals import sample_observations
 from helpers.solvers import (
-    CandidateEdges,
-    CompleteGraph,
-    Problem,
     admm,
     admm_step,
     certificate,
-    conjugate_gradients,
     exact,
     inverse_covariance,
-    learn,
-    learn_path,
     operator_norm,
     pds,
     pds_step,
@@ -33,19 +26,6 @@ from helpers.solvers import (
 SOLVERS = [exact, pds, admm]
 TIGHT = {exact: partial(exact, tol=1e-20), pds: partial(pds, tol=1e-19), admm: partial(admm, tol=1e-19)}
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-
-
-def random_distances(m, n, seed, lead=()):
-    generator = torch.Generator().manual_seed(seed)
-    return distances(torch.randn(*lead, n, m, generator=generator, dtype=torch.float64))
-
-
-def nearest_pairs(Y, k):
-    """Each node with its k nearest, symmetrised: edges (2, E) and y (E,)."""
-    Y = Y.clone().fill_diagonal_(torch.inf)
-    near = Y <= Y.sort(1).values[:, k - 1 : k]
-    edges = torch.nonzero(torch.triu(near | near.T)).T.contiguous()
-    return edges, Y[edges[0], edges[1]]
 
 
 def on_all_pairs(x, edges, m, fill):
@@ -233,22 +213,6 @@ def test_cuda_is_cpu(ba, solver, dtype):
     assert torch.allclose(w.cpu(), solver(y), atol=1e-8 if dtype == torch.float64 else 2e-4)
 
 
-@pytest.mark.parametrize("theta", [1e-6, 1e-2, 1.0, 1e2, 1e4])
-def test_exact_over_scales(ba, theta):
-    y = theta * ba[1]
-    assert certificate(exact(y), y).gap.max() <= 1e-10
-
-
-@pytest.mark.parametrize("theta", [1.0, 1e2])
-def test_exact_on_disconnected_graphs(disconnected, theta):
-    """Between components y is about 1e4 and w about 1e-5: nine digits of y cancel in w."""
-    _, y = disconnected
-    assert y.max() > 1e4
-    w_hat = exact(theta * y)
-    assert certificate(w_hat, theta * y).gap.max() <= 1e-10
-    assert (degrees(w_hat) > 0).all()
-
-
 def test_pds_warns_with_the_gap(ba):
     with pytest.warns(ConvergenceWarning, match="relative gap") as record:
         pds(ba[1], n_iter=5, tol=1e-6)
@@ -261,42 +225,7 @@ def test_pds_warns_with_the_gap(ba):
         pds(ba[1], n_iter=5, tol=0)
 
 
-def test_exact_needs_a_handful_of_steps_at_300_nodes():
-    """Newton's method: each step after the first few squares the error, so that 20 are plenty for any size."""
-    y = torch.rand(44_850, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    path = exact(y, tol=1e-10, path=True)
-    assert len(path) < 20
-    assert torch.equal(path[-1], exact(y, tol=1e-10))
-    assert certificate(path[-1], y).gap <= 1e-10
-    assert 1e-5 < certificate(pds(y, n_iter=50, tol=0), y).gap
-
-
 # --- choice of alpha and beta -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("degree", [3, 6.5, 15])
-def test_learn_gives_the_wished_degree(ba, degree):
-    y = ba[1]
-    w, theta, proof = learn(y, degree)
-    assert theta.shape == y.shape[:-1]
-    assert (2 * (w > 0).sum(-1) / 20 - degree).abs().max() <= 0.02 * degree + 0.05
-    assert certificate(w, theta[:, None] * y).gap.max() <= 1e-13
-    torch.testing.assert_close(proof.gap, certificate(w, theta[:, None] * y).gap)
-    assert torch.allclose(learn(1000 * y, degree).theta, theta / 1000)
-
-
-def test_learn_says_when_a_degree_does_not_exist():
-    y = torch.ones(2, 45)  # all edges or none
-    with pytest.warns(ConvergenceWarning, match="average_degree=4"):
-        w = learn(y, 4).w
-    assert (w > 0).all() and w.dtype == torch.float32
-    with pytest.raises(ValueError, match=r"average_degree=0\.5"):
-        learn(y, 0.5)
-
-
-def test_learn_on_disconnected_graphs(disconnected):
-    w = learn(disconnected[1], 5).w
-    assert (2 * (w > 0).sum(-1) / 20 - 5).abs().max() <= 0.15
 
 
 # --- certificates that must not be missed -----------------------------------------------------------------
@@ -377,90 +306,6 @@ def test_lists_have_batches_parameters_and_duals():
     torch.testing.assert_close(c.dual, lower)
 
 
-@pytest.mark.parametrize("theta", [1.0, 1e2])
-def test_lists_of_disconnected_graphs_reach_the_dense_gap(disconnected, theta):
-    """Without compensated sums the list stopped at gaps of 7e-5 and 4e4."""
-    for y in theta * disconnected[1]:
-        w = exact(y, edges=all_pairs(20), n_nodes=20)
-        assert certificate(w, y).gap <= 1e-10
-
-
-def test_layouts_agree_on_everything():
-    m = 9
-    generator = torch.Generator().manual_seed(3)
-    x = torch.rand(2, 36, generator=generator, dtype=torch.float64)
-    v = torch.rand(2, m, generator=generator, dtype=torch.float64) + 1
-    low = 1e-17 * torch.rand(2, m, generator=generator, dtype=torch.float64)
-    answers = []
-    for layout in (CompleteGraph(m), CandidateEdges(all_pairs(m), m)):
-        X = layout.enter(x)
-        V = layout.enter_nodes(v)
-        R, d, squares = layout.residuals(V, layout.enter_nodes(low), X)
-        step = layout.newton_direction(R, V, d - 1 / V, torch.full((2,), 1e-14, dtype=torch.float64))
-        on_edges = [layout.leave(z) for z in (X, layout.adjoint(V), R)]
-        order = layout.enter_nodes(torch.arange(m)).flatten().argsort()
-        on_nodes = [z.flatten(1)[:, order] for z in (V, layout.degrees(X), d, layout.slack(V, X), step)]
-        per_graph = (layout.sum_edges(X), squares, layout.per_graph(v[:, 0]).flatten())
-        answers.append([*on_edges, *on_nodes, *per_graph])
-    for a, b in zip(*answers, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(answers[0][0], x)
-    torch.testing.assert_close(answers[0][2], (degrees_adjoint(v) - 2 * x).relu())
-    torch.testing.assert_close(answers[0][5], degrees(answers[0][2]) / 2)
-    slack = to_matrix(2 * x - degrees_adjoint(v)).masked_fill(torch.eye(m).bool(), 9.0)
-    torch.testing.assert_close(answers[0][6], slack.amin(-1))
-    torch.testing.assert_close(answers[0][8], x.sum(-1))
-    torch.testing.assert_close(answers[0][9], (answers[0][2] ** 2).sum(-1))
-
-
-def test_newton_direction_solves_its_system():
-    layout = CompleteGraph(6)
-    generator = torch.Generator().manual_seed(0)
-    R = to_matrix((torch.rand(1, 15, generator=generator, dtype=torch.float64) - 0.4).relu())
-    lam = torch.rand(1, 6, 1, generator=generator, dtype=torch.float64) + 0.5
-    gradient = torch.randn(1, 6, 1, generator=generator, dtype=torch.float64)
-    active = (R[0] > 0).double()
-    H = (active + torch.diag(active.sum(1))) / 2 + torch.diag(lam[0, :, 0] ** -2)
-    torch.testing.assert_close(H @ layout.newton_direction(R, lam, gradient, None)[0], -gradient[0])
-
-
-@pytest.mark.parametrize("lam", [2.0, 1e4])  # conjugate gradients; and a sparse LU factor, since they do not converge
-def test_newton_direction_on_a_long_path(lam):
-    m = 1200
-    edges = torch.stack([torch.arange(m - 1), torch.arange(1, m)])
-    layout = CandidateEdges(edges, m)
-    R = torch.ones(1, m - 1, dtype=torch.float64)
-    lam = torch.full((1, m), lam, dtype=torch.float64)
-    gradient = torch.randn(1, m, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    x = layout.newton_direction(R, lam, gradient, torch.tensor([1e-10]))
-    left = layout.degrees(layout.adjoint(x)) / 2 + x / lam**2 + gradient
-    assert left.abs().max() < 1e-7
-
-
-def test_conjugate_gradients():
-    generator = torch.Generator().manual_seed(0)
-    B = torch.randn(3, 8, 8, generator=generator, dtype=torch.float64)
-    A = B @ B.mT + torch.eye(8)
-    b = torch.randn(3, 8, generator=generator, dtype=torch.float64)
-    b[2] = 0  # nothing to do
-    scale = 1 / A.diagonal(dim1=-2, dim2=-1)
-    calls = []
-
-    def apply(x):
-        calls.append(1)
-        return (A @ x[..., None])[..., 0]
-
-    x, unsolved = conjugate_gradients(apply, b, scale, tol=1e-12, n_iter=100)
-    torch.testing.assert_close(apply(x), b)
-    assert not unsolved.any() and len(calls) < 25
-    assert (x[2] == 0).all()
-    _, unsolved = conjugate_gradients(apply, b, scale, tol=1e-12, n_iter=2)
-    assert unsolved.flatten().tolist() == [True, True, False]
-    residual = apply(conjugate_gradients(apply, b, scale, tol=0.05, n_iter=100)[0]) - b
-    size = ((residual**2 * scale).sum(-1) / (b**2 * scale).sum(-1).clamp_min(1e-300)).sqrt()
-    assert (size[:2] < 0.05).all() and (size[:2] > 1e-6).all(), "as accurate as asked for, no more"
-
-
 def test_operator_norm_bounds_the_operator():
     edges, _ = nearest_pairs(to_matrix(random_distances(40, 5, 0)), 4)
     D = torch.zeros(40, edges.shape[1])
@@ -490,97 +335,6 @@ def test_prox_log_barrier():
     assert prox_log_barrier(torch.tensor(2.0), -5.0, floor=1e-8) == pytest.approx((2 - 1e-4) / 2)
 
 
-@pytest.mark.parametrize("degree", [1.0, 1.2, 1.5])
-@pytest.mark.parametrize("listed", [False, True])
-def test_degrees_below_the_nearest_neighbour_graph_are_said(ba, degree, listed):
-    options = {"edges": all_pairs(20), "n_nodes": 20} if listed else {}
-    with pytest.warns(ConvergenceWarning, match=f"average_degree={degree} is not reached, the closest is") as said:
-        w, _, proof = learn(ba[1][0], degree, **options)
-    assert said[0].filename == __file__
-    assert proof.gap < 1e-13
-    assert 1 <= 2 * (w > 1e-6 * w.max()).sum() / 20 < 2.2
-
-
-@pytest.mark.parametrize("listed", [False, True])
-@pytest.mark.parametrize("size", [1e5, 1e7])
-def test_one_wild_value_does_not_stop_the_search(listed, size):
-    """Distances to that node are 1e13 times the others: only doubled digits tell its weights."""
-    X = torch.randn(200, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    X[3, 5] = size
-    y = distances(X)
-    options = {"edges": all_pairs(20), "n_nodes": 20} if listed else {}
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        w, _, proof = learn(y, 4, **options)
-    assert proof.gap < 1e-6
-    assert all("relative gap" in str(one.message) for one in said)
-    assert (2 * (w > 1e-6 * w.max()).sum() / 20 - 4).abs() <= 0.1
-    assert (degrees(w) > 0).all()
-
-
-def test_hopeless_distances_end_early_with_the_gap(monkeypatch):
-    """Beyond 32 digits nothing can be solved: a warning states the gap after few steps, not after thousands."""
-    X = torch.randn(200, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    X[3, 5] = 1e10
-    steps = []
-    newton = solvers._dual_newton_step
-    monkeypatch.setattr(solvers, "_dual_newton_step", lambda *a: steps.append(1) or newton(*a))
-    with pytest.warns(ConvergenceWarning, match="relative gap .* of the dual Newton method, above tol=1e-14"):
-        exact(distances(X))
-    assert len(steps) < 300
-
-
-@pytest.mark.parametrize("listed", [False, True])
-def test_path_of_densities(listed):
-    m = 80
-    y = random_distances(m, 6, 3)
-    options = {"edges": all_pairs(m), "n_nodes": m} if listed else {}
-    wished = (2, 3, 5, 8, 12, 20, 40)
-    found = learn_path(y, wished, **options)
-    for degree, (w, theta, proof) in zip(wished, found, strict=True):
-        assert 2 * (w > 1e-6 * w.max()).sum().item() / m == pytest.approx(degree, rel=0.021)
-        assert proof.gap <= 1e-13
-        torch.testing.assert_close(w, exact(theta * y, tol=1e-20), rtol=0, atol=1e-6)
-    thetas = [step.theta.item() for step in found]
-    assert thetas == sorted(thetas, reverse=True)
-
-
-def test_a_search_takes_few_solves(ba, monkeypatch):
-    solved = []
-    newton = solvers._dual_newton
-    monkeypatch.setattr(solvers, "_dual_newton", lambda *a, **k: solved.append(1) or newton(*a, **k))
-    learn(ba[1][0], 6)
-    assert len(solved) <= 8
-
-
-def test_bad_lists():
-    edges, y = all_pairs(5), torch.ones(10)
-    for solve in (exact, pds, partial(learn, average_degree=2)):
-        with pytest.raises(ValueError, match=r"1 nodes have no candidate, first \[5\]"):
-            solve(y, edges=edges, n_nodes=6)
-        with pytest.raises(ValueError, match=r"edges\[0\] < edges\[1\] < n_nodes = 5"):
-            solve(y, edges=edges.flip(0), n_nodes=5)
-        with pytest.raises(ValueError, match="n_nodes = 4"):
-            solve(y, edges=edges, n_nodes=4)
-        with pytest.raises(ValueError, match=r"edges has shape \(2, 10\): \(2, 9\)"):
-            solve(y[1:], edges=edges, n_nodes=5)
-        with pytest.raises(ValueError, match="n_nodes=None"):
-            solve(y, edges=edges)
-    with pytest.raises(ValueError, match=r"average_degree=4\.5: .*take more candidates"):
-        learn(y, 4.5, edges=edges, n_nodes=5)
-    with pytest.raises(ValueError, match=r"average_degree=9: between 1 and 2E/m = 4$"):
-        learn(y, 9)
-
-
-def test_observations_stand_for_their_distances(ba):
-    w, _ = ba
-    seen = sample_observations(w, 3000, seed=1)
-    assert isinstance(seen, Observations)
-    for solver in (exact, pds, partial(learn, average_degree=4)):
-        a, b = solver(seen[:2]), solver(seen.distances[:2])
-        assert torch.equal(a[0], b[0])
-
-
 def test_inverse_covariance():
     w = sample_graphs("WS", 6, 20, seed=0, dtype=torch.float64)
     K = laplacian(w) + 0.01 * torch.eye(20)
@@ -596,33 +350,6 @@ def test_inverse_covariance():
 # --- bad input --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("y", "words"),
-    [
-        (torch.tensor([1.0, torch.nan, 1]), "y contains NaN"),
-        (torch.tensor([1.0, torch.inf, 1]), "y contains NaN or infinite"),
-        (torch.tensor([1.0, -0.5, 1]), "y has a negative entry, -0.5"),
-        (torch.ones(4), "n_edges=4"),
-        (torch.ones(1), "n_edges=1"),
-        (torch.ones(2, 0), "n_edges=0"),
-        (torch.tensor(1.0), "y=1.0"),
-        (torch.tensor([[1.0, 2, 3], [0, 0, 0]]), "y is 0 for all pairs"),
-    ],
-)
-@pytest.mark.parametrize("solver", [exact, pds, admm, partial(learn, average_degree=1.5)])
-def test_bad_distances(solver, y, words):
-    with pytest.raises(ValueError, match=words):
-        solver(y)
-
-
-@pytest.mark.parametrize("name", ["alpha", "beta"])
-@pytest.mark.parametrize("value", [0, -1.5, float("nan"), float("inf"), torch.tensor([1.0, 0.0])])
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_bad_parameters(solver, name, value):
-    with pytest.raises(ValueError, match=f"{name}="):
-        solver(torch.ones(2, 3), **{name: value})
-
-
 def test_other_bad_input():
     y = torch.ones(2, 3)
     with pytest.raises(ValueError, match="must broadcast"):
@@ -633,13 +360,3 @@ def test_other_bad_input():
         pds(y, n_iter=0)
     with pytest.raises(ValueError, match="relaxation=2"):
         admm(y, relaxation=2)
-
-
-def test_integers_arrays_and_lists_are_taken():
-    problem = Problem([1, 2, 3], 1, [[2.0], [3.0]], None, None)
-    assert problem.lead == (2, 1)
-    assert problem.Y.dtype == torch.float64
-    torch.testing.assert_close(problem.Y, to_matrix(torch.tensor([[1.0, 2, 3]] * 2, dtype=torch.float64)))
-    assert problem.alpha.tolist() == [1, 1]
-    assert problem.beta.tolist() == [2, 3]
-    assert exact(np.array([1.0, 2, 3])).dtype == torch.float64

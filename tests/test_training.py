@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,107 +11,13 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
 from torch import nn
+from toys import CONFIGURATION, N_EDGES, SCHEDULE, Toy, assert_same_weights, data, fit, stored
 
 from helpers import paths, training
+from helpers.engine import checkpoints
+from helpers.engine.checkpoints import CheckpointError
 from helpers.metrics import gmse
-from helpers.signals import observe
-from helpers.training import CheckpointError, Schedule
-
-N_EDGES = 10  # of 5 nodes
-SCHEDULE = Schedule(
-    epochs=4, batch_size=8, lr=0.05, decay=0.5, n_train=20, n_val=6, stream=False, keep_best=False, seed=3
-)  # fmt: skip
-CONFIGURATION = {"lr": 0.05, "arguments": {"width": [3, 4]}}
-
-
-class Toy(nn.Module):
-    """A linear map of distances, with some noise in its loss; its parameters may be stacked."""
-
-    half_precision = ("map.",)
-    stackable = True
-
-    def __init__(self):
-        super().__init__()
-        self.theta = nn.Parameter(torch.full((N_EDGES,), 1 / 3))
-        self.map = nn.Linear(N_EDGES, N_EDGES)
-        with torch.no_grad():
-            self.map.weight.copy_(torch.eye(N_EDGES) / 3)
-            self.map.bias.zero_()
-        self.n_threads = None
-
-    def prepare(self, observations):
-        return observations.distances.float()
-
-    def forward(self, y):
-        return self.theta.unsqueeze(-2) * (y @ self.map.weight.mT + self.map.bias.unsqueeze(-2))
-
-    def loss(self, prepared, w, generator=None):
-        self.n_threads = torch.get_num_threads()
-        generators = generator if isinstance(generator, list) else [generator]
-        noise = torch.stack([torch.randn(w.shape[-2:], generator=g) for g in generators]).reshape(w.shape)
-        return (self(prepared) + 0.1 * noise - w).square().sum(-1).mean(-1)
-
-    def predict(self, observations):
-        y = observations if isinstance(observations, torch.Tensor) else self.prepare(observations)
-        with torch.no_grad():
-            return self(y).clamp_min(0)
-
-
-def data(split, n, epoch):
-    """Observations of random signals; the graphs are some function of them."""
-    seed = 1000 * training.SPLITS.index(split) + epoch
-    observations = observe(torch.randn(n, 30, 5, generator=torch.Generator().manual_seed(seed)))
-    return observations, observations.distances.float().sqrt()
-
-
-def fit(folder, model=None, *, schedule=SCHEDULE, source=data, configuration=CONFIGURATION, **how):
-    model = Toy() if model is None else model
-    return training.fit(model, source, schedule, folder / "toy", configuration, progress=False, **how)
-
-
-def stored(folder):
-    weights, sidecar, _ = training.files(folder / "toy")
-    return load_file(weights), json.loads(sidecar.read_text())
-
-
-def assert_same_weights(a, b):
-    assert a.keys() == b.keys()
-    assert all(torch.equal(a[key], b[key]) for key in a)
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("checkpoints")
-    return fit(folder), folder
-
-
-@pytest.fixture
-def copied(trained, tmp_path):
-    for path in trained[1].iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    return training.files(tmp_path / "toy")
-
-
-@pytest.fixture
-def cut_off(tmp_path):
-    """Trained for two epochs and a bit, then interrupted: the resume file."""
-    model = Toy()
-    loss = model.loss
-    steps = iter(range(100))
-
-    def interrupt(*args):
-        if next(steps) == 7:  # the second batch of the third epoch
-            raise KeyboardInterrupt
-        return loss(*args)
-
-    model.loss = interrupt
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "SAVE_EVERY", -1)
-        with pytest.raises(KeyboardInterrupt):
-            fit(tmp_path, model, retrain=True)
-    return training.files(tmp_path / "toy")[2]
 
 
 class Clock:
@@ -125,60 +30,6 @@ class Clock:
 
 
 # --- training ------------------------------------------------------------------------------------------------------
-
-
-def test_checkpoint_holds_all_that_a_reader_may_ask(trained):
-    model, folder = trained
-    _, record = stored(folder)
-    assert record["name"] == "toy"
-    assert record["configuration"] == CONFIGURATION
-    assert record["n_parameters"] == 10 + 110
-    assert (record["diverged"], record["test"]) == (0, {})
-    assert {len(values) for values in record["history"].values()} == {4}
-    assert record["history"].keys() == {"loss", "val_gmse", "seconds"}
-    assert record["seconds"] == round(sum(record["history"]["seconds"]), 2)
-    assert record["seconds_per_epoch"] == round(sum(record["history"]["seconds"]) / 4, 4)
-    assert record["versions"].keys() == {*training.LIBRARIES, "python"}
-    assert record["versions"]["torch"] == torch.__version__
-    assert record == training.read_record(folder / "toy", CONFIGURATION)
-    assert sorted(path.name for path in folder.iterdir()) == ["toy.json", "toy.safetensors"]
-    assert training.state_of(folder / "toy", CONFIGURATION) == "trained"
-    assert not model.training
-
-
-def test_the_model_has_exactly_the_stored_weights(trained):
-    """Half precision where the model asks for it, in the file and in the model itself; single precision elsewhere."""
-    model, folder = trained
-    weights, _ = stored(folder)
-    assert {name: t.dtype for name, t in weights.items()} == {
-        "theta": torch.float32,
-        "map.weight": torch.float16,
-        "map.bias": torch.float16,
-    }
-    assert all(p.dtype == torch.float32 for p in model.parameters())
-    assert_same_weights({name: t.float() for name, t in weights.items()}, model.state_dict())
-    assert not torch.equal(weights["theta"].half().float(), weights["theta"])  # theta has digits that would be lost
-
-
-def test_a_weight_beyond_half_precision_stays_in_single(tmp_path):
-    model = Toy()
-    model.map.weight.data[0, 0] = 1e5
-    history = [{"loss": 1.0, "val_gmse": 1.0, "seconds": 1.0}]
-    training.save(tmp_path / "toy", model, history, CONFIGURATION)
-    weights, _ = stored(tmp_path)
-    assert weights["map.weight"].dtype == torch.float32
-    assert weights["map.weight"][0, 0] == 1e5
-    assert weights["map.bias"].dtype == torch.float16
-
-
-def test_a_loaded_model_is_the_trained_one(trained):
-    model, folder = trained
-    observations, _ = data("test", 5, 0)
-    loaded = training.load(folder / "toy", Toy(), CONFIGURATION)
-    assert not loaded.training
-    assert torch.equal(loaded.predict(observations), model.predict(observations))
-    again = fit(folder, source=None)  # loaded, not trained: there are no data
-    assert_same_weights(again.state_dict(), model.state_dict())
 
 
 def test_training_is_reproducible_and_learns(trained, tmp_path):
@@ -212,7 +63,7 @@ def test_the_best_weights_survive_an_interruption(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         fit(tmp_path, schedule=schedule, retrain=True)
     monkeypatch.undo()
-    training.files(tmp_path / "toy")[1].unlink()
+    checkpoints.files(tmp_path / "toy")[1].unlink()
     resumed = fit(tmp_path, schedule=schedule)
     assert_same_weights(whole.state_dict(), resumed.state_dict())
 
@@ -331,15 +182,15 @@ def test_divergence_is_said(tmp_path, part, one):
     setattr(model, part, spoil)
     with pytest.raises(FloatingPointError, match=r"epoch 1: lower lr=0\.05"):
         fit(tmp_path, model)
-    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "diverged"
-    record = training.read_record(tmp_path / "toy", CONFIGURATION)
+    assert checkpoints.state_of(tmp_path / "toy", CONFIGURATION) == "diverged"
+    record = checkpoints.read_record(tmp_path / "toy", CONFIGURATION)
     assert (record["diverged"], record["weights_sha256"], record["test"]) == (1, None, {})
     assert None in (record["history"]["loss"][0], record["history"]["val_gmse"][0])
     assert [path.name for path in tmp_path.iterdir()] == ["toy.json"]
     with pytest.raises(CheckpointError, match="diverged in epoch 1 and left no weights"):
         fit(tmp_path)
     fit(tmp_path, retrain=True)
-    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "trained"
+    assert checkpoints.state_of(tmp_path / "toy", CONFIGURATION) == "trained"
 
 
 @pytest.mark.parametrize("name", ["epochs", "batch_size", "n_train", "n_val"])
@@ -375,12 +226,6 @@ def test_validation_happens_on_the_device(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "_train_epoch", lambda *_: [0.0])
     with pytest.raises(ConnectionAbortedError, match="seen"):
         fit(tmp_path, Somewhere(), device="meta")
-
-
-def test_a_model_is_loaded_to_its_device(trained):
-    _, folder = trained
-    assert training.load(folder / "toy", Toy(), device="meta").theta.device.type == "meta"
-    assert fit(folder, device="meta").theta.device.type == "meta"
 
 
 # --- what training costs -------------------------------------------------------------------------------------------
@@ -446,15 +291,24 @@ def test_progress_is_saved_every_few_seconds_and_in_the_end(tmp_path, monkeypatc
             clock.now += 0.8
             return super().predict(observations)
 
-    save = training._save_progress
+    save = training.save_progress
 
-    def count(progress):
-        epochs.append(len(progress.history))
-        save(progress)
+    def count(path, configuration, history, parts):
+        epochs.append(len(history))
+        save(path, configuration, history, parts)
 
-    monkeypatch.setattr(training, "_save_progress", count)
-    fit(tmp_path, Slow(), schedule=replace(SCHEDULE, epochs=8))
+    monkeypatch.setattr(training, "save_progress", count)
+    fit(tmp_path / "small", Slow(), schedule=replace(SCHEDULE, epochs=8))
     assert epochs == [3, 6, 8]
+
+    def count_slowly(path, configuration, history, parts):
+        clock.now += 0.12
+        count(path, configuration, history, parts)
+
+    epochs.clear()
+    monkeypatch.setattr(training, "save_progress", count_slowly)
+    fit(tmp_path / "large", Slow(), schedule=replace(SCHEDULE, epochs=13))
+    assert epochs == [3, 9, 13]  # after 2 s, then after 4.4 s
 
 
 # --- interruptions -------------------------------------------------------------------------------------------------
@@ -463,29 +317,29 @@ def test_progress_is_saved_every_few_seconds_and_in_the_end(tmp_path, monkeypatc
 def test_a_killed_training_resumes_and_ends_bit_equal(trained, tmp_path):
     """A real SIGKILL in the middle of the third epoch."""
     program = f"""
-import os, signal, sys
+import os, pathlib, signal, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-import test_training as t
-t.training.SAVE_EVERY = -1
-model, steps = t.Toy(), iter(range(100))
+import toys
+toys.training.SAVE_EVERY = -1
+model, steps = toys.Toy(), iter(range(100))
 loss = model.loss
 def die(*args):
     if next(steps) == 7:
         os.kill(os.getpid(), signal.SIGKILL)
     return loss(*args)
 model.loss = die
-t.fit(t.Path(sys.argv[1]), model)
+toys.fit(pathlib.Path(sys.argv[1]), model)
 """
     ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=paths.ROOT, check=False)
     assert ended.returncode == -signal.SIGKILL
-    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "started"
-    with safe_open(training.files(tmp_path / "toy")[2], "pt") as file:
+    assert checkpoints.state_of(tmp_path / "toy", CONFIGURATION) == "started"
+    with safe_open(checkpoints.files(tmp_path / "toy")[2], "pt") as file:
         assert len(json.loads(file.metadata()["history"])) == 2
     fit(tmp_path)
     assert_same_weights(stored(tmp_path)[0], stored(trained[1])[0])
     for key in ("loss", "val_gmse"):
         assert stored(tmp_path)[1]["history"][key] == stored(trained[1])[1]["history"][key]
-    assert not training.files(tmp_path / "toy")[2].exists()
+    assert not checkpoints.files(tmp_path / "toy")[2].exists()
 
 
 def test_only_the_epochs_that_are_left_are_trained(cut_off, tmp_path):
@@ -501,26 +355,9 @@ def test_only_the_epochs_that_are_left_are_trained(cut_off, tmp_path):
     assert len(stored(tmp_path)[1]["history"]["loss"]) == 4
 
 
-def test_a_kill_between_weights_and_sidecar_loses_nothing(trained, tmp_path, monkeypatch):
-    write = paths.write_atomically
-
-    def dies_at_the_sidecar(path, content):
-        if str(path).endswith(".json"):
-            raise KeyboardInterrupt
-        write(path, content)
-
-    monkeypatch.setattr(paths, "write_atomically", dies_at_the_sidecar)
-    with pytest.raises(KeyboardInterrupt):
-        fit(tmp_path)
-    monkeypatch.undo()
-    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "started"
-    fit(tmp_path)
-    assert_same_weights(stored(tmp_path)[0], stored(trained[1])[0])
-
-
 def test_a_training_again_that_was_cut_off_resumes(copied, tmp_path, cut_off):
     """`cut_off` lies beside a finished checkpoint here: without `retrain` that one counts, with it the rest is done."""
-    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "trained"
+    assert checkpoints.state_of(tmp_path / "toy", CONFIGURATION) == "trained"
     steps = []
 
     class Watch(Toy):
@@ -535,164 +372,6 @@ def test_a_training_again_that_was_cut_off_resumes(copied, tmp_path, cut_off):
 
 
 # --- damage --------------------------------------------------------------------------------------------------------
-
-
-def test_a_missing_checkpoint_is_said(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"toy\.safetensors is missing: train it first"):
-        training.load(tmp_path / "toy", Toy())
-    assert training.state_of(tmp_path / "toy") == "missing"
-
-
-@pytest.mark.parametrize("which", [0, 1])
-def test_half_a_checkpoint_is_refused_with_advice_that_works(copied, tmp_path, which):
-    copied[which].unlink()
-    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "stale"
-    with pytest.raises(CheckpointError, match=rf"{copied[which].name} is missing.*retrain=True"):
-        training.load(tmp_path / "toy", Toy())
-    with pytest.raises(CheckpointError, match="retrain=True"):
-        fit(tmp_path)
-    fit(tmp_path, retrain=True)
-    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "trained"
-
-
-@pytest.mark.parametrize("damage", [lambda b: b[:-7], lambda b: b[:100] + b"x" + b[101:], lambda b: b""])
-def test_damaged_weights_are_refused(copied, tmp_path, damage):
-    copied[0].write_bytes(damage(copied[0].read_bytes()))
-    with pytest.raises(CheckpointError, match="truncated, corrupt"):
-        training.load(tmp_path / "toy", Toy(), CONFIGURATION)
-    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "stale"
-    with pytest.raises(CheckpointError, match="retrain=True"):
-        fit(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"[]", b"{}", b"\xff\xfe", b"null", b'"text"', b"3"]
-    + [
-        json.dumps(
-            {"configuration": {}, "weights_sha256": "", "diverged": 0, "history": {}, "seconds": 1} | change
-        ).encode()
-        for change in (
-            {"configuration": []},
-            {"weights_sha256": 1},
-            {"diverged": None},
-            {"history": []},
-            {"seconds": "1"},
-            {"seconds": -1},
-        )
-    ],
-)
-def test_damaged_sidecars_are_refused(copied, tmp_path, content):
-    copied[1].write_bytes(content)
-    for read in (training.read_sidecar, training.read_record):
-        with pytest.raises(CheckpointError, match="not a readable sidecar"):
-            read(tmp_path / "toy")
-    assert training.state_of(tmp_path / "toy", CONFIGURATION) == "stale"
-
-
-def test_a_checkpoint_of_another_configuration_is_refused(copied, tmp_path):
-    other = {"lr": 0.1, "arguments": {"width": [3, 5], "new": None}, "empty": {}}
-    text = (
-        r"arguments\.new: nothing there, None here, arguments\.width: \[3, 4\] there, \[3, 5\] here, "
-        r"empty: nothing there, \{\} here, lr: 0\.05 there, 0\.1 here"
-    )
-    with pytest.raises(CheckpointError, match=text):
-        training.load(tmp_path / "toy", Toy(), other)
-    assert training.state_of(tmp_path / "toy", other) == "stale"
-    assert training.state_of(tmp_path / "toy") == "trained"  # whatever it was trained with
-    assert training.state_of(tmp_path / "toy", CONFIGURATION | {"arguments": {"width": (3, 4)}}) == "trained"
-    fit(tmp_path, configuration=other, retrain=True)
-    assert training.state_of(tmp_path / "toy", other) == "trained"
-
-
-def test_foreign_weights_with_a_matching_sidecar_are_refused(copied, tmp_path):
-    weights, sidecar, _ = copied
-    save_file({"theta": torch.zeros(3)}, weights)
-    record = json.loads(sidecar.read_text())
-    record["weights_sha256"] = sha256(weights.read_bytes()).hexdigest()
-    sidecar.write_text(json.dumps(record))
-    with pytest.raises(CheckpointError, match="does not fit Toy"):
-        training.load(tmp_path / "toy", Toy(), CONFIGURATION)
-    weights.write_bytes(b"no tensors")
-    record["weights_sha256"] = sha256(b"no tensors").hexdigest()
-    sidecar.write_text(json.dumps(record))
-    with pytest.raises(CheckpointError, match="does not fit Toy"):
-        training.load(tmp_path / "toy", Toy(), CONFIGURATION)
-
-
-def assert_resume_file_refused(folder, resume, match):
-    """Refused and left as it is; a training from the start may replace it."""
-    content = resume.read_bytes()
-    assert training.state_of(folder / "toy", CONFIGURATION) == "started"
-    with pytest.raises(CheckpointError, match=match):
-        fit(folder)
-    assert resume.read_bytes() == content
-    fit(folder, retrain=True)
-    assert len(stored(folder)[1]["history"]["loss"]) == 4
-
-
-@pytest.mark.parametrize("place", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
-def test_a_flipped_bit_in_a_resume_file_is_noticed(cut_off, tmp_path, place):
-    content = bytearray(cut_off.read_bytes())
-    content[int(place * (len(content) - 1))] ^= 4
-    cut_off.write_bytes(content)
-    assert_resume_file_refused(tmp_path, cut_off, "toy.resume.safetensors is truncated or corrupt.*delete it")
-
-
-@pytest.mark.parametrize("content", [b"", b"0" * 200])
-def test_a_file_that_is_no_resume_file_is_refused(tmp_path, content):
-    resume = training.files(tmp_path / "toy")[2]
-    resume.write_bytes(content)
-    assert_resume_file_refused(tmp_path, resume, "truncated or corrupt.*delete it")
-
-
-def rewrite(resume, change, signed):
-    """Change a resume file's metadata; `signed` gives it a digest to match."""
-    with safe_open(resume, "pt") as file:
-        metadata, tensors = file.metadata(), {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    change(metadata, tensors)
-    if signed:
-        metadata.pop("sha256")
-        metadata["sha256"] = training._digest(tensors, metadata)
-    save_file(tensors, resume, metadata)
-
-
-@pytest.mark.parametrize("name", ["configuration", "history", "sha256", None])
-def test_a_resume_file_without_its_metadata_is_refused(cut_off, tmp_path, name):
-    if name is None:
-        save_file(load_file(cut_off), cut_off)
-    else:
-        rewrite(cut_off, lambda metadata, _: metadata.pop(name), signed=name != "sha256")
-    assert_resume_file_refused(tmp_path, cut_off, "truncated or corrupt.*delete it")
-
-
-def test_every_part_of_a_resume_file_is_under_its_digest():
-    tensors, metadata = {"a": torch.zeros(2), "b": torch.ones(2)}, {"history": "[]"}
-    others = [
-        ({"a": torch.zeros(2), "b": torch.tensor([1.0, 2.0])}, metadata),
-        ({"a": torch.ones(2), "b": torch.zeros(2)}, metadata),
-        ({"a": torch.zeros(2), "c": torch.ones(2)}, metadata),
-        ({"a": torch.zeros(1, 2), "b": torch.ones(2)}, metadata),
-        ({"a": torch.zeros(2, dtype=torch.int32), "b": torch.ones(2)}, metadata),
-        (tensors, {"history": "[1]"}),
-    ]
-    digests = {training._digest(*pair) for pair in [(tensors, metadata), *others]}
-    assert len(digests) == 1 + len(others)
-    assert training._digest(dict(reversed(tensors.items())), metadata) == training._digest(tensors, metadata)
-
-
-def test_a_resume_file_of_another_configuration_is_refused(cut_off, tmp_path):
-    def change(metadata, _):
-        metadata["configuration"] = json.dumps(CONFIGURATION | {"lr": 0.1})
-
-    rewrite(cut_off, change, signed=True)
-    assert_resume_file_refused(tmp_path, cut_off, "belongs to another configuration: delete it")
-
-
-def test_a_resume_file_of_another_model_is_refused(cut_off, tmp_path):
-    rewrite(cut_off, lambda _, tensors: tensors.pop("model.theta"), signed=True)
-    with pytest.raises(CheckpointError, match=r"does not fit Toy .*: delete it"):
-        fit(tmp_path)
 
 
 def test_two_trainings_at_once_do_not_disturb_each_other(trained, tmp_path, monkeypatch):
@@ -745,10 +424,10 @@ def assert_like_singles(folder, seeds, schedule=SCHEDULE):
         model = training.fit(
             start(seed), source(seed), replace(schedule, seed=seed), alone, CONFIGURATION, progress=False
         )
-        together = training.load(folder / f"toy{seed}", Toy(), CONFIGURATION)
+        together = checkpoints.load(folder / f"toy{seed}", Toy(), CONFIGURATION)
         for name, value in model.state_dict().items():
             torch.testing.assert_close(together.state_dict()[name], value, rtol=2e-3, atol=1e-5)  # half precision
-        records = [training.read_record(path, CONFIGURATION) for path in (alone, folder / f"toy{seed}")]
+        records = [checkpoints.read_record(path, CONFIGURATION) for path in (alone, folder / f"toy{seed}")]
         for key in ("loss", "val_gmse"):
             assert records[0]["history"][key] == pytest.approx(records[1]["history"][key], rel=1e-5)
 
@@ -762,7 +441,7 @@ def test_a_stack_trains_each_network_as_if_it_were_alone(tmp_path, monkeypatch, 
     schedule = replace(SCHEDULE, stream=stream, keep_best=keep_best, decay=1.3)
     training.fit_together(several(tmp_path, (1, 2, 5), schedule), progress=False)
     assert_like_singles(tmp_path, (1, 2, 5), schedule)
-    one, two = (training.load(tmp_path / f"toy{seed}", Toy()).theta for seed in (1, 2))
+    one, two = (checkpoints.load(tmp_path / f"toy{seed}", Toy()).theta for seed in (1, 2))
     assert not torch.equal(one, two)
 
 
@@ -796,7 +475,7 @@ def test_a_stack_is_resumed_together_or_alone(tmp_path, monkeypatch):
             training.fit_together(several(tmp_path, seeds, schedule), progress=False)
     trainings = several(tmp_path, (1, 2, 5), schedule)
     for resumed in trainings:
-        training._resume(resumed, False)
+        resumed.resume(retrain=False)
     assert [len(resumed.history) for resumed in trainings] == [2, 3, 2]
     training.fit_together(several(tmp_path, (1, 2, 5), schedule), progress=False)
     assert_like_singles(tmp_path, (1, 2, 5), schedule)
@@ -808,8 +487,8 @@ def test_one_that_diverges_does_not_stop_the_others(tmp_path):
         1e30 * x if isinstance(x, torch.Tensor) else x for x in data(split, n, 0)
     )
     training.fit_together(trainings, progress=False)
-    assert [training.state_of(tmp_path / f"toy{seed}") for seed in (1, 2, 5)] == ["trained", "diverged", "trained"]
-    assert training.read_sidecar(tmp_path / "toy2")["diverged"] == 1
+    assert [checkpoints.state_of(tmp_path / f"toy{seed}") for seed in (1, 2, 5)] == ["trained", "diverged", "trained"]
+    assert checkpoints.read_sidecar(tmp_path / "toy2")["diverged"] == 1
     assert_like_singles(tmp_path, (1, 5))
 
 
@@ -820,31 +499,8 @@ def test_only_what_can_be_stacked_is(tmp_path, monkeypatch):
     training.fit_together(several(tmp_path, (1,)), progress=False)
 
 
-def test_results_without_weights(tmp_path):
-    """The sidecar says what the model is worth, with weights as they would be stored; an old weights file goes."""
-
-    def evaluate(model):
-        assert not model.training
-        assert torch.equal(model.map.weight, model.map.weight.half().float())
-        return {"gmse": [float(model.theta.detach().sum())]}
-
-    fit_with = {"evaluate": evaluate}
-    training.fit_together(several(tmp_path, (1,), **fit_with), progress=False)
-    weights, sidecar, _ = training.files(tmp_path / "toy1")
-    total = training.load(tmp_path / "toy1", Toy()).theta.sum().item()
-    assert training.read_record(tmp_path / "toy1")["test"] == {"gmse": [total]}
-    training.fit_together(several(tmp_path, (1,), keep_weights=False, **fit_with), progress=False, retrain=True)
-    assert sidecar.exists()
-    assert not weights.exists()
-    record = training.read_record(tmp_path / "toy1", CONFIGURATION)
-    assert (record["weights_sha256"], record["test"]) == (None, {"gmse": [total]})
-    assert training.state_of(tmp_path / "toy1", CONFIGURATION) == "trained"
-    with pytest.raises(CheckpointError, match=r"weights were not kept: train it again with retrain=True"):
-        training.load(tmp_path / "toy1", Toy(), CONFIGURATION)
-
-
 def test_the_seconds_of_a_stack_are_shared(tmp_path, monkeypatch):
     Clock(monkeypatch)
     training.time.process_time = iter(range(0, 1000, 6)).__next__  # six seconds pass between two looks
     training.fit_together(several(tmp_path, (1, 2, 5)), progress=False)
-    assert training.read_sidecar(tmp_path / "toy2")["history"]["seconds"] == 4 * [2.0]
+    assert checkpoints.read_sidecar(tmp_path / "toy2")["history"]["seconds"] == 4 * [2.0]

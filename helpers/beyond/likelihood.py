@@ -20,8 +20,10 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
-from .graphs import all_pairs, count_nodes, differences, laplacian, spawn, to_matrix, to_vector
-from .solvers import Certificate, bounds_if, check_distances, check_edges, conjugate_gradients, learn
+from ..engine.linear_systems import conjugate_gradients
+from ..engine.problem import check_distances, check_edges
+from ..graphs import all_pairs, count_nodes, differences, laplacian, spawn, to_matrix, to_vector
+from ..solvers import Certificate, bounds_if, learn
 
 DENSE_NODES = 2_000  # up to so many nodes a matrix is inverted for the effective resistances on a list of edges
 PROBES_AT_ONCE = 16
