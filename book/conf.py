@@ -44,11 +44,13 @@ MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "
 mathjax_path = MATHJAX.name
 mathjax3_config = {"options": {"enableMenu": False}}  # the menu would load further files
 
+VIEWER = ROOT / "helpers" / "viewer" / "viewer.css"  # of the page "Try it"
+
 html_theme = "sphinx_book_theme"
 html_title = project
 html_favicon = "static/favicon.svg"
 html_context = {"default_mode": "auto"}
-html_static_path = ["static", str(MATHJAX)]
+html_static_path = ["static", str(MATHJAX), str(VIEWER)]
 html_css_files = ["book.css"]
 html_js_files = [("book.js", {"defer": "defer"})]
 html_copy_source = True

@@ -3,21 +3,25 @@
 import inspect
 import re
 import shutil
-from collections import Counter
-from functools import cache
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.util import logging
 
+from book import trial
 from helpers import paths
-from helpers.experiments import claims
+from helpers.beyond.viewer import embed
+from helpers.experiments import claims, methods
+from helpers.experiments.judging import VERDICTS
+from helpers.signals import distances, sample_signals
 
 log = logging.getLogger(__name__)
 
 NOTEBOOKS = paths.ROOT / "notebooks"
-judge = cache(claims.verdict)
-LEVELS = ("all", "some", "none")  # of the cases of a claim hold: the order of the words of a verdict
+METHOD = "notebooks/01_method"
+TRY = "book/try"
+SCRIPTS = {METHOD: ["pds.js"], TRY: ["trial.js", "try.js"]}  # of single pages
+STYLES = {TRY: ["viewer.css"]}
 # a line of nothing but pictures from elsewhere, each of which may be a link
 BADGES = re.compile(r"^(?:\[?!\[[^\]]*\]\(https?://[^)]*\)(?:\]\([^)]*\))?[ \t]*)+\n", re.M)
 # of docstrings: a parameter and its meaning; names and code, or else a sign that has a meaning in reStructuredText
@@ -35,7 +39,10 @@ def setup(app):
     app.connect("autodoc-process-docstring", write_docstring, priority=400)  # before napoleon, whose is 500
     app.connect("autodoc-process-docstring", write_property, priority=600)
     app.connect("builder-inited", announce)
+    app.connect("builder-inited", write_trial)
     app.connect("doctree-read", describe_figures)
+    app.connect("doctree-read", add_solver)
+    app.connect("html-page-context", add_scripts)
     app.connect("build-finished", copy_first_page)
     return {"parallel_read_safe": True}
 
@@ -43,6 +50,10 @@ def setup(app):
 def announce(app):
     if not app.config.html_theme_options.get("repository_url"):
         log.info("no links to a repository and to Binder: BOOK_REPOSITORY is not set")
+
+
+def write_trial(app):
+    paths.write_atomically(Path(app.outdir, "_static", "trial.js"), trial.script().encode())
 
 
 def write_page(app, docname, source):
@@ -61,10 +72,45 @@ def describe_figures(app, doctree):
                 image["alt"] = f"Figure: {section[0].astext()}"
 
 
+def add_solver(app, doctree):
+    """In 01_method the section on the solver ends with a figure in which the solver runs."""
+    if app.env.docname == METHOD:
+        (section,) = (s for s in doctree.findall(nodes.section) if s[0].astext() == "The solver")
+        section += nodes.raw("", solver_figure(), format="html")
+
+
+def add_scripts(app, pagename, templatename, context, doctree):
+    for name in SCRIPTS.get(pagename, ()):
+        app.add_js_file(name, loading_method="defer")
+    for name in STYLES.get(pagename, ()):
+        app.add_css_file(name)
+
+
 def copy_first_page(app, exception):
     """Folders are opened at index.html. README.html stands beside it, so that every link in it works there as well."""
     if exception is None:
         shutil.copy(Path(app.outdir, f"{app.config.root_doc}.html"), Path(app.outdir, "index.html"))
+
+
+# --- the solver, to be tried in 01_method -----------------------------------------------------------------------------
+
+
+def solver_figure() -> str:
+    """The frame that static/pds.js fills, and the data: the graph of 01_method, its distances and tuned constants."""
+    text = (
+        "<p><strong>Algorithm 1 in this page.</strong> The same graph and the same signals; the solver runs in your "
+        "browser. The sliders start near the constants above. A larger α or β means a smaller θ and so more edges; "
+        "their ratio sets the scale of the weights.</p>"
+    )
+    return f'<div class="pds-figure">{text}<script type="application/json">{embed(solver_data())}</script></div>'
+
+
+def solver_data():
+    """y and w of the first test graph, as the third cell of 01_method draws them, and (alpha, beta)."""
+    truths = methods.test_set("BA")[1].double()
+    y = distances(sample_signals(truths, seed=1))[0]
+    alpha, beta = methods.tune("BA")
+    return {"y": y.tolist(), "truth": truths[0].tolist(), "alpha": alpha, "beta": beta}
 
 
 # --- contents ---------------------------------------------------------------------------------------------------------
@@ -76,10 +122,10 @@ def notebooks() -> list[str]:
 
 
 def contents() -> str:
-    """Two tables of contents, which the sidebar shows: the notebooks under their short names, and the rest."""
+    """The tables of contents that the sidebar shows: the page to try it, notebooks by their short names, the rest."""
     lines = [f"{name.replace('_', ' ')} <notebooks/{name}>" for name in notebooks()]
     rest = ["book/claims", "book/api", "CONTRIBUTING", "CHANGELOG"]
-    return toctree("Notebooks", lines) + toctree("Reference", rest)
+    return toctree("Use it", [TRY]) + toctree("Notebooks", lines) + toctree("Reference", rest)
 
 
 def toctree(caption, lines):
@@ -90,76 +136,56 @@ def toctree(caption, lines):
 
 
 def claims_page() -> str:
-    """Markdown of all records: counts, then one section per notebook."""
-    t = claims.Tables()
-    rows = ", which sum up some of these claims, stand below those of their notebook."
+    """Markdown of all records: counts, the rules, then one section per notebook."""
+    found = claims.judgements()
     parts = [
         f"## {len(claims.CLAIMS)} verdicts",
-        verdict_counts(t),
-        f"The {len(claims.SELECTION)} rows of the [README's table](../README.md){rows}",
-        *(notebook_claims(name, t) for name in sorted({c.notebook for c in every_claim()})),
+        verdict_counts(found),
+        *(notebook_claims(name, found) for name in claims.NOTEBOOKS),
     ]
     return "\n\n".join(parts)
 
 
-def every_claim():
-    return [*claims.CLAIMS, *claims.SELECTION]
+def verdict_counts(found) -> str:
+    """A table of how often each verdict was given: to claims of the paper, and to findings of ours."""
+    counts = {title: claims.count(records, found) for title, records in claims.sides(claims.CLAIMS).items()}
+    rows = [(badge(word), *(count.get(word, 0) for count in counts.values())) for word in VERDICTS]
+    return markdown(("verdict", *counts), [*rows, ("all", *(sum(count.values()) for count in counts.values()))])
 
 
-def level(claim, verdict):
-    """Which of the three words of its notebook, or of its own, a verdict is; "other" if none."""
-    words = claim.words or claims.VOCABULARY.get(claim.notebook, claims.REPRODUCED)
-    return LEVELS[words.index(verdict)] if verdict in words else "other"
-
-
-def verdict_counts(t) -> str:
-    """A table of how often each word was the verdict: on claims of the paper, and on findings of ours."""
-    judged = [(claim.ours, judge(claim, t), claim) for claim in claims.CLAIMS]
-    counts = Counter((ours, word) for ours, word, _ in judged)
-    levels = {word: level(claim, word) for _, word, claim in judged}
-    order = sorted(levels, key=lambda word: [*LEVELS, "other"].index(levels[word]))
-    rows = [(badge(word, levels[word]), counts[False, word], counts[True, word]) for word in order]
-    total = ("all", *(sum(claim.ours == ours for claim in claims.CLAIMS) for ours in (False, True)))
-    return markdown(("verdict", "claims of the paper", "findings of ours"), [*rows, total])
-
-
-def notebook_claims(name, t) -> str:
-    """The section of one notebook: how to reproduce its verdicts, its claims, its rows of the README's table."""
-    exists = name in notebooks()
+def notebook_claims(name, found) -> str:
+    """The section of one notebook: how to reproduce its verdicts, the paper's claims, findings of ours."""
     parts = [
         f"## {name}",
-        f"In the book: [{name}](../notebooks/{name}.ipynb). To reproduce it:" if exists else "",
-        f"    .venv/bin/python -m helpers.experiments.notebooks run notebooks/{name}.ipynb" if exists else "",
-        claims_table([c for c in claims.CLAIMS if c.notebook == name], t),
+        f"In the book: [{name}](../notebooks/{name}.ipynb). To reproduce it:",
+        f"    .venv/bin/python -m helpers.experiments.notebooks run notebooks/{name}.ipynb",
     ]
-    if selected := [c for c in claims.SELECTION if c.notebook == name]:
-        parts += ["Summed up in the README:", claims_table(selected, t)]
-    return "\n\n".join(filter(None, parts))
+    for title, records in claims.sides(claims.claims_of(name)).items():
+        if records:
+            parts += [f"{len(records)} {title}:", claims_table(records, found)]
+    return "\n\n".join(parts)
 
 
-def claims_table(records, t) -> str:
+def claims_table(records, found) -> str:
     """One row per record; columns that none of them fills are left out."""
-    rows = [claim_row(claim, t) for claim in records]
-    filled = [column for column in rows[0] if any(row[column] for row in rows)] if rows else []
+    rows = [claim_row(claim, found[claim.key]) for claim in records]
+    filled = [column for column in rows[0] if any(row[column] for row in rows)]
     return markdown(filled, [[row[column] for column in filled] for row in rows])
 
 
-def claim_row(claim, t):
-    verdict = judge(claim, t)
-    paper, found = (text(t) if callable(text) else text for text in (claim.paper, claim.found))
+def claim_row(claim, judgement):
     return {
-        "verdict": badge(verdict, level(claim, verdict)),
+        "verdict": badge(judgement.verdict),
+        "when, or why": judgement.why,
         "claim": f"{claim.text} [{claim.key}]{{.key}}",
-        "in the paper": "no, ours" if claim.ours else claim.where,
-        "the paper's": paper,
-        "found": found,
+        "in the paper": "" if claim.ours else claim.where,
         "threshold, and why": claim.threshold,
-        "cause": claim.cause,
     }
 
 
-def badge(verdict, level):
-    return f"[{verdict}]{{.verdict .{level}}}"
+def badge(verdict):
+    """A verdict that the style sheet colours."""
+    return f"[{verdict}]{{.verdict .{verdict.replace(' ', '-').replace(chr(39), '')}}}"
 
 
 def markdown(header, rows):

@@ -6,6 +6,7 @@ Everything runs on the CPU. This is the one file of the core that looks into `be
 """
 
 import math
+import os
 import time
 import warnings
 from functools import cache
@@ -24,11 +25,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import paths, solvers, training
+from .beyond import viewer
 from .beyond.candidates import GB, candidate_edges, fit_memory, fitting_options
 from .beyond.equivariant import EquivariantL2G
+from .beyond.likelihood import laplacian_mle, likely_scale, log_likelihood, unit_scale
 from .beyond.transfer import unroll
 from .graphs import FAMILIES, all_pairs, to_vector
-from .likelihood import laplacian_mle, likely_scale, log_likelihood, unit_scale
 from .models import Unrolling
 from .signals import distances, pair_distances, root_mean_square
 
@@ -179,6 +181,21 @@ class GraphLearner(BaseEstimator):
         from . import plots  # on first use: matplotlib takes a second to load, and learning does not need it
 
         return plots.network(self.to_networkx(), **options)
+
+    def to_html(self, path: str | os.PathLike, **options: object) -> None:
+        """Write the graph as one HTML file to look at and to touch, which needs no server and loads nothing.
+
+        Options are those of `viewer.page`: `groups`, a name per column or {column: name}, which colours the nodes, and
+        `title`.
+        """
+        paths.write_atomically(path, self._page(options).encode())
+
+    def explore(self, *, height: int = 640, **options: object) -> viewer.Frame:
+        """The page of `to_html` within Jupyter, `height` pixels tall."""
+        return viewer.Frame(self._page(options), height)
+
+    def _page(self, options):
+        return viewer.page(self.to_networkx(), **options)
 
     # --- the steps of fit -------------------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ import functools
 import os
 import re
 import runpy
-import shutil
 import subprocess
 import sys
 import threading
@@ -12,21 +11,20 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urldefrag, urlsplit
 
 import pytest
-from playwright.sync_api import sync_playwright
+import torch
+from conftest import find_chromium
 
 from book import pages
 from helpers import paths
 from helpers.experiments import claims
+from helpers.solvers import pds
 
 # One worker builds and reads the book once, for all tests of this file; on a busy machine that takes its time.
-pytestmark = [pytest.mark.xdist_group("book"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(900)]
 
 ROOT = paths.ROOT
 REPOSITORY = "https://github.com/owner/name"
 DESK, PHONE = 1280, 390  # widths in pixels
-HEIGHT = 844
-PATIENCE = 120_000  # milliseconds
-NO_BROWSER = "no Chromium on the path: `apt-get install chromium`, or the installer of Chromium or Chrome"
 
 
 # --- what is made while the book is built -----------------------------------------------------------------------------
@@ -64,21 +62,21 @@ def claims_page():
 
 
 def test_every_claim_has_its_row(claims_page):
-    t = claims.Tables()
-    records = [*claims.CLAIMS, *claims.SELECTION]
+    found = claims.judgements()
     rows = {match[1]: match[0] for match in re.finditer(r"^\|.*\[([\w-]+)\]\{\.key\}.*$", claims_page, re.M)}
-    assert rows.keys() == {claim.key for claim in records}
-    for claim in records:
-        shown = [f"[{claims.verdict(claim, t)}]{{", claim.text, claim.threshold, claim.cause]
-        shown += [number(t) if callable(number) else number for number in (claim.paper, claim.found)]
-        shown += ["| no, ours |" if claim.ours else claim.where]
-        assert all(part in rows[claim.key] for part in shown), claim.key
+    assert rows.keys() == {claim.key for claim in claims.CLAIMS}
+    for claim in claims.CLAIMS:
+        judgement = found[claim.key]
+        shown = [f"[{judgement.verdict}]{{.verdict", claim.text, claim.threshold, judgement.why]
+        shown += [] if claim.ours else [claim.where]
+        assert all(part.replace("|", r"\|") in rows[claim.key] for part in shown), claim.key
 
 
 def test_every_claim_is_below_its_notebook_and_the_command_that_runs_it(claims_page):
     sections = re.split(r"^## ", claims_page, flags=re.M)[2:]
     found = {section.split("\n")[0]: set(re.findall(r"\[([\w-]+)\]\{\.key\}", section)) for section in sections}
-    for claim in [*claims.CLAIMS, *claims.SELECTION]:
+    assert list(found) == list(claims.NOTEBOOKS)
+    for claim in claims.CLAIMS:
         assert claim.key in found[claim.notebook]
     for section in sections:
         name = section.split("\n")[0]
@@ -86,16 +84,23 @@ def test_every_claim_is_below_its_notebook_and_the_command_that_runs_it(claims_p
 
 
 def test_counts_of_verdicts(claims_page):
-    """The table on top against the rows below it, whose verdicts the test above compares with the records."""
+    """The table on top against the rows below it, and against the README's."""
     top, *sections = re.split(r"^## ", claims_page, flags=re.M)[1:]
     table = {word: (int(a), int(b)) for word, a, b in re.findall(r"^\| (.+?) \| (\d+) \| (\d+) \|$", top, re.M)}
     total = table.pop("all")
     assert tuple(map(sum, zip(*table.values()))) == total
     assert sum(total) == len(claims.CLAIMS)
-    keys = "|".join(claim.key for claim in claims.CLAIMS)
-    rows = re.findall(rf"^\| (\[.+?\]\{{.+?\}}) \| .*\[(?:{keys})\]\{{\.key\}} \| (no, ours)?", "".join(sections), re.M)
-    assert table == {word: (rows.count((word, "")), rows.count((word, "no, ours"))) for word in table}
-    assert "[not reproduced]{.verdict .none}" in table
+    below = "".join(sections)
+    assert {badge: sum(numbers) for badge, numbers in table.items()} == {badge: below.count(badge) for badge in table}
+    parts = re.split(r"^\d+ (claims of the paper|findings of ours):$", below, flags=re.M)
+    for k, title in enumerate(("claims of the paper", "findings of ours")):
+        own = "".join(text for name, text in zip(parts[1::2], parts[2::2]) if name == title)
+        assert {badge: numbers[k] for badge, numbers in table.items()} == {badge: own.count(badge) for badge in table}
+    shown = (ROOT / "README.md").read_text().split("<!-- counts -->")[1].split("<!-- /counts -->")[0]
+    rows = re.findall(r"^\| (.+?) \| (\d+) \| (\d+) \|$", shown, re.M)
+    assert {word: (int(a), int(b)) for word, a, b in rows} == {
+        **{re.match(r"\[(.+)\]", badge)[1]: numbers for badge, numbers in table.items()}, "all": total
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("url", ["", REPOSITORY])
@@ -150,14 +155,6 @@ def test_only_what_is_needed_is_copied(book):
 # --- in a browser -----------------------------------------------------------------------------------------------------
 
 
-def find_chromium():
-    """The path of Chromium or Chrome. Without one the test is skipped, but where CI is set it fails."""
-    found = filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
-    if path := next(found, None):
-        return path
-    return pytest.fail(NO_BROWSER) if os.environ.get("CI") else pytest.skip(NO_BROWSER)
-
-
 @pytest.mark.parametrize("ci, outcome", [("", pytest.skip.Exception), ("1", pytest.fail.Exception)])
 def test_without_a_browser(ci, outcome, monkeypatch):
     monkeypatch.setenv("CI", ci)
@@ -181,17 +178,9 @@ def address(book):
 
 
 @pytest.fixture(scope="module")
-def windows():
-    """{width: an empty page of a window of that width}, in one browser."""
-    path = find_chromium()
-    sandbox = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=sandbox, timeout=PATIENCE)
-        opened = {width: chromium.new_page(viewport={"width": width, "height": HEIGHT}) for width in (DESK, PHONE)}
-        for page in opened.values():
-            page.set_default_timeout(PATIENCE)
-        yield opened
-        chromium.close()
+def windows(open_window):
+    """{width: the page of a window of that width}."""
+    return {width: open_window(width).page for width in (DESK, PHONE)}
 
 
 LOOK = """async () => {
@@ -223,20 +212,14 @@ LOOK = """async () => {
 
 
 @pytest.fixture(scope="module")
-def views(book, address, windows):
+def views(book, address, open_window):
     """{(page, width): what was seen there}, with the errors and the requests that opening the page caused."""
     seen = {}
-    for width, page in windows.items():
-        errors = []
-        requests = []
-        page.on("console", lambda message, log=errors: message.type == "error" and log.append(message.text))
-        page.on("pageerror", lambda error, log=errors: log.append(str(error)))
-        page.on("request", lambda request, log=requests: log.append(request.url))
+    for width in (DESK, PHONE):
+        window = open_window(width)
         for name in names_of_pages(book):
-            errors.clear()
-            requests.clear()
-            page.goto(address + name)
-            seen[name, width] = page.evaluate(LOOK) | {"errors": [*errors], "requests": [*requests]}
+            found = window.goto(address + name).evaluate(LOOK)
+            seen[name, width] = found | {"errors": [*window.errors], "requests": [*window.requests]}
     return seen
 
 
@@ -283,7 +266,7 @@ def test_nothing_is_wider_than_the_page(views):
 def test_a_reader_finds_the_way(views, address):
     seen = {name: seen for (name, width), seen in views.items() if width == DESK}
     names = [f"notebooks/{name}" for name in pages.notebooks()]
-    order = ["README", *names, "book/claims", "book/api", "CONTRIBUTING", "CHANGELOG"]
+    order = ["README", pages.TRY, *names, "book/claims", "book/api", "CONTRIBUTING", "CHANGELOG"]
     order = [f"{address}{name}.html" for name in order]
     for k, url in enumerate(order):
         page = seen[url.removeprefix(address)]
@@ -307,6 +290,22 @@ def test_search_finds_a_name(views, address, windows):
     names = {path.removeprefix("/") for path in found}
     assert names & {"README.html", "book/api.html"}
     assert names <= {name for name, _ in views}
+
+
+def test_the_solver_runs_in_its_page(address, windows):
+    page = windows[DESK]
+    page.goto(f"{address}{pages.METHOD}.html")
+    figure = page.locator(".pds-figure")
+    y = torch.tensor(pages.solver_data()["y"], dtype=torch.float64)
+    for a, b, k in ((50, 50, 0), (85, 30, 16), (100, 0, 299)):
+        for slider, value in zip(figure.get_by_role("slider").all(), (a, b, k)):
+            slider.fill(str(value))
+        page.evaluate("() => new Promise(requestAnimationFrame)")
+        shown = figure.evaluate("figure => [...figure.weights]")
+        expected = pds(y, 10 ** (a / 50 - 1), 10 ** (b / 50 - 1), n_iter=k + 1, tol=0)
+        assert shown == pytest.approx(expected.tolist(), abs=1e-6)
+        n_edges = (expected > 1e-6 * expected.max()).sum()
+        assert figure.locator(".reading").inner_text().startswith(f"{n_edges} of 190 pairs")
 
 
 @pytest.mark.parametrize("width", [DESK, PHONE])

@@ -1,0 +1,317 @@
+"""The page "Try it": its network against Python's, its tables against pandas, and every file that a reader may drop."""
+
+import base64
+import io
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from book import trial
+from helpers import GraphLearner, learner, paths
+from helpers.graphs import sample_graphs
+from helpers.signals import observe, sample_signals
+
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(300)]
+
+DESK, PHONE = 1280, 390  # widths in pixels
+TOLERANCE = 1e-4  # of probabilities and weights
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Addresses of two files: the page as it stands in the book, and one with the functions of its worker."""
+    folder = tmp_path_factory.mktemp("try")
+    scripts = [trial.script(), (trial.STATIC / "try.js").read_text()]
+    style = (trial.STATIC / "book.css").read_text() + (trial.FOLDER / "viewer.css").read_text()
+    body = "".join(f"<script>{text}</script>" for text in scripts)
+    head = '<!DOCTYPE html><meta charset="utf-8"><link rel="icon" href="data:,">'
+    head += '<meta name="viewport" content="width=device-width">'
+    (folder / "try.html").write_text(f'{head}<style>{style}</style><div id="try"></div>{body}')
+    functions = "".join(f"<script>{(trial.STATIC / name).read_text()}</script>" for name in trial.WORKER)
+    (folder / "functions.html").write_text(head + functions)
+    return {name: (folder / f"{name}.html").as_uri() for name in ("try", "functions")}
+
+
+# --- what Python writes ---------------------------------------------------------------------------------------------
+
+
+def test_the_network_is_the_default_of_graph_learner():
+    default = GraphLearner()
+    weights = load_file(paths.WEIGHTS / f"{default.method}-{default.prior}.safetensors")
+    packed = trial.network()["parameters"]
+    assert packed.keys() == weights.keys()
+    for name, text in packed.items():
+        values = np.frombuffer(base64.b64decode(text), "<f4")
+        np.testing.assert_array_equal(values, weights[name].numpy().ravel())
+
+
+def test_examples_have_a_name_and_a_group_per_node_and_five_lines():
+    for example in (trial.digits(), trial.stocks(), trial.synthetic()):
+        assert len(example["groups"] or example["names"]) == len(example["names"]) <= 200
+        assert len(example["python"]) == 5
+
+
+# --- the network in JavaScript --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def functions(files, open_window):
+    page = open_window(DESK).goto(files["functions"])
+    unpack = """network => {
+        const values = (text) => new Float32Array(Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0)).buffer);
+        const entries = Object.entries(network.parameters).map(([name, text]) => [name, values(text)]);
+        window.loaded = unpack({ ...network, parameters: Object.fromEntries(entries) });
+    }"""
+    page.evaluate(unpack, trial.network())
+    return page
+
+
+def disconnected():
+    w = sample_graphs("ER", 1, 25, seed=3, p=0.05)
+    return sample_signals(w, 300, seed=1)[0]
+
+
+def twins():
+    X = sample_signals(sample_graphs("BA", 1, 15, seed=3), 100, seed=1)[0]
+    return torch.cat([X, X[:, :1]], 1)
+
+
+SIGNALS = {
+    "usual": lambda: sample_signals(sample_graphs("SBM", 1, 40, seed=1), 500, seed=2)[0],
+    "fewer signals than nodes": lambda: sample_signals(sample_graphs("WS", 1, 40, seed=1), 12, seed=2)[0],
+    "disconnected": disconnected,
+    "two equal columns": twins,
+    "three nodes": lambda: torch.from_numpy(RNG.normal(size=(50, 3))),
+    "another unit": lambda: 1e6 * sample_signals(sample_graphs("BA", 1, 12, seed=1), 60, seed=2)[0],
+}
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_estimates_equal_python(functions, name):
+    observed = observe(SIGNALS[name]())
+    network = learner.NETWORKS["equivariant"]()
+    network.load_state_dict(load_file(paths.WEIGHTS / "equivariant-mixed.safetensors"))
+    with torch.no_grad():
+        probability, weight = network(observed.distances, observed.n_signals)
+    call = """([S, n]) => {
+        const { probability, weight } = estimate(Float64Array.from(S), n, loaded);
+        return [[...probability], [...weight]];
+    }"""
+    found = functions.evaluate(call, [observed.moments.flatten().tolist(), observed.n_signals])
+    assert found[0] == pytest.approx(probability.tolist(), abs=TOLERANCE)
+    assert found[1] == pytest.approx(weight.tolist(), rel=TOLERANCE)
+
+
+def test_inverse(functions):
+    B = RNG.normal(size=(6, 6))
+    A = B @ B.T + np.eye(6)
+    found = functions.evaluate("A => [...inverse(Float64Array.from(A), 6)]", A.ravel().tolist())
+    assert found == pytest.approx(np.linalg.inv(A).ravel().tolist(), abs=1e-12)
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+TABLES = {
+    "commas": "a,b,c\n" + "1,2.5,-3e2\n4,5,6\n" * 5,
+    "semicolons, Windows, decimal commas": "a;b;c\r\n" + "1,5;2;3\r\n4;,5;-6,25e1\r\n" * 5,
+    "tabs, quotes and a mark": '\ufeff"a ""x"""\t"b\nb"\tc\n' + '"1"\t2\t 3 \n4\t5\t"6"\n' * 5,
+    "no header, blank lines": "\n1,2,3\n\n4,5,6\n" * 5,
+    "equal names": "a,a,a\n" + "1,2,3\n4,5,6\n" * 5,
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_are_read_as_pandas_reads_them(functions, name):
+    table = functions.evaluate(
+        """text => {
+            const table = readTable(text);
+            return { ...table, columns: table.columns.map(({ name, values }) => [name, [...values]]) };
+        }""",
+        TABLES[name],
+    )
+    options = {} if table["header"] else {"header": None}
+    expected = pd.read_csv(io.StringIO(TABLES[name]), sep=table["separator"], decimal=table["decimal"], **options)
+    assert [column for column, _ in table["columns"]] == [str(column).lstrip("\ufeff") for column in expected]
+    np.testing.assert_array_equal(np.array([values for _, values in table["columns"]]).T, expected.to_numpy(float))
+
+
+# --- the page -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def visit(files, open_window):
+    """A function that opens the page, which must cause no error and no request."""
+    visited = []
+
+    def visit(width=DESK):
+        window = open_window(width)
+        visited.append(window)
+        return window.goto(files["try"])
+
+    yield visit
+    for window in visited:
+        assert window.errors == []
+        assert [url for url in window.requests if not url.startswith(("blob:", "data:"))] == [files["try"]]
+
+
+def give(page, content, name="table.csv"):
+    content = content if isinstance(content, bytes) else content.encode()
+    page.set_input_files("#try-file", {"name": name, "mimeType": "text/csv", "buffer": content})
+
+
+def learned(page):
+    """(i, j): weight and probability of the edges in the page."""
+    page.locator(".result").wait_for(state="visible")
+    edges = page.evaluate("document.querySelector('#try').edges")
+    columns = (edges[name] for name in ("source", "target", "weight", "probability"))
+    return {(i, j): values for i, j, *values in zip(*columns)}
+
+
+def run(page, folder, monkeypatch):
+    """The edges of the learner that the five lines of Python make in a folder."""
+    monkeypatch.chdir(folder)
+    names = {}
+    exec(page.locator("#try pre").inner_text(), names)
+    assert (folder / "graph.html").stat().st_size > 10_000
+    A = names["learner"].adjacency_
+    P = names["learner"].edge_probability_
+    return {(i, j): [A[i, j], P[i, j]] for i, j in np.argwhere(np.triu(A)).tolist()}
+
+
+def assert_equal(found, expected):
+    assert found.keys() == expected.keys()
+    for pair, values in expected.items():
+        assert found[pair] == pytest.approx(values, rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_examples_equal_python(visit, number, tmp_path, monkeypatch):
+    page = visit()
+    page.locator("#try > .choices button").nth(number).click()
+    found = learned(page)
+    assert len(found) > 30
+    assert_equal(found, run(page, tmp_path, monkeypatch))
+    assert f"{len(found)} edges" in page.locator(".result .status").inner_text()
+
+
+def test_the_truth_of_the_synthetic_example_is_shown(visit):
+    page = visit()
+    page.get_by_role("button", name="whose graph is known").click()
+    found = set(learned(page))
+    truth = {(i, j) for i, j in np.argwhere(np.triu(true_matrix())).tolist()}
+    assert len(found - truth) == 1
+    said = f"{len(found & truth)} of the {len(truth)} true edges are found; 1 edge is wrong."
+    assert page.get_by_text(said).is_visible()
+    page.get_by_role("button", name="True graph").click()
+    assert page.locator(".result .status").inner_text() == f"30 nodes, {len(truth)} edges"
+
+
+def true_matrix():
+    packed = trial.synthetic()["truth"]["float32"]
+    return np.frombuffer(base64.b64decode(packed), "<f4").reshape(30, 30)
+
+
+CHAIN = pd.DataFrame(RNG.normal(size=(60, 6)).cumsum(1), columns=["a", "</script>", "c, d", "e", "f", "g"])
+
+
+def test_a_file_is_dropped_and_learned(visit, tmp_path, monkeypatch):
+    page = visit()
+    frame = CHAIN.assign(g=100 * CHAIN["g"])
+    frame.insert(2, "city", "Paris")
+    frame.to_csv(tmp_path / "my table.csv", index=False)
+    text = (tmp_path / "my table.csv").read_text()
+    drop = f"""() => {{
+        const data = new DataTransfer();
+        data.items.add(new File([{json.dumps(text)}], "my table.csv"));
+        document.querySelector(".drop").dispatchEvent(new DragEvent("drop", {{ dataTransfer: data, bubbles: true }}));
+    }}"""
+    page.evaluate(drop)
+    page.get_by_role("group", name="Columns of my table.csv").wait_for()
+    assert page.get_by_role("alert").inner_text() == "1 of 7 columns cannot be used: “city” has text in row 2, “Paris”."
+    page.get_by_label("e", exact=True).uncheck()
+    page.get_by_label("Columns have different units").check()
+    page.get_by_role("button", name="Learn the graph").click()
+    found = learned(page)
+    assert_equal(found, run(page, tmp_path, monkeypatch))
+    assert {(0, 1), (1, 2)} <= found.keys()
+    page.get_by_label("Find").fill("script")
+    assert page.locator(".explorer .list li").all_inner_texts() == ["</script>"]
+
+
+def csv(frame):
+    return frame.to_csv(index=False)
+
+
+GAPS = CHAIN.copy()
+GAPS.iloc[3:5, 1] = np.nan
+WIDE = pd.DataFrame(RNG.normal(size=(12, 230))).add_prefix("x")
+WRONG = {
+    "empty": ("", "table.csv: The file is empty."),
+    "blank": (" \n\n", "table.csv: The file is empty."),
+    "5 rows": (csv(CHAIN[:5]), "The file has 5 rows of values: too few"),
+    "text only": ("a,b,c\n" + "x,y,z\n" * 20, "0 of 3 columns can be used: at least 3 columns of numbers"),
+    "no text": (b"PK\x03\x04\x00\x00", "This is not a text file"),
+    "torn": (csv(CHAIN) + "1,2\n", "Row 62 has 2 cells, and the first row has 6"),
+    "open quote": ('a,b,c\n"1,2,3\n', "A quotation mark in row 2 is never closed."),
+}
+NOTED = {
+    "NaN": (csv(GAPS), "1 of 6 columns cannot be used: “</script>” has 2 missing values, the first in row 5."),
+    "constant": (csv(CHAIN.assign(a=1)), "“a” has the same value in all rows."),
+    "230 columns": (csv(WIDE), "The first 200 of 230 columns are chosen"),
+}
+
+
+def test_every_bad_file_gets_a_message(visit):
+    page = visit()
+    for content, message in WRONG.values():
+        give(page, content)
+        page.get_by_text(message).wait_for()
+        assert page.locator("#try .message.wrong").is_visible()
+        assert page.locator("#try fieldset").is_hidden()
+
+
+def test_a_large_file_is_refused(visit, tmp_path):
+    page = visit()
+    path = tmp_path / "large.csv"
+    path.touch()
+    os.truncate(path, 20_000_000)
+    page.set_input_files("#try-file", path)
+    page.get_by_text("large.csv has 20 MB, and this page reads up to 15 MB").wait_for()
+
+
+def test_columns_that_cannot_be_used_are_named(visit):
+    page = visit()
+    for content, message in NOTED.values():
+        give(page, content)
+        page.get_by_text(message).wait_for()
+        assert page.locator("#try .message.note").is_visible()
+        assert page.get_by_role("button", name="Learn the graph").is_enabled()
+
+
+def test_too_many_and_too_few_columns_are_refused(visit):
+    page = visit()
+    give(page, csv(WIDE))
+    go = page.get_by_role("button", name="Learn the graph")
+    page.get_by_role("button", name="All", exact=True).click()
+    assert page.get_by_text("230 columns are chosen: this page takes up to 200").is_visible()
+    assert go.is_disabled()
+    page.get_by_role("button", name="None").click()
+    assert page.get_by_text("0 of 230 columns chosen: at least 3 are needed.").is_visible()
+    assert go.is_disabled()
+
+
+def test_on_a_phone_and_by_keyboard(visit):
+    page = visit(PHONE)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "try-file"
+    give(page, csv(CHAIN))
+    page.get_by_role("button", name="Learn the graph").focus()
+    page.keyboard.press("Enter")
+    learned(page)
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE
