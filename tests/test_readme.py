@@ -1,15 +1,23 @@
 """The README's tables are those of data/results/ and the checkpoints; its links, figures and commands exist."""
 
+import json
 import re
 import tomllib
 
 import pytest
 
 from helpers import paths
-from helpers.experiments import claims, cli, readme
+from helpers.experiments import claims, cli, readme, tables
+from helpers.experiments.judging import VERDICTS, Tables
 from helpers.experiments.runs import RUNS, checkpoint
 
 TEXT = (paths.ROOT / "README.md").read_text()
+FOUND = claims.judgements()
+
+
+@pytest.fixture(autouse=True)
+def judged_once(monkeypatch):
+    monkeypatch.setattr(claims, "judgements", lambda t=None: FOUND)
 
 
 @pytest.fixture
@@ -29,12 +37,14 @@ def test_the_tables_are_not_stale():
     assert readme.insert(TEXT) == TEXT, "renew them: `l2g readme`"
 
 
-@pytest.mark.parametrize("pattern", [r"0\.\d{3}", r"\| partly \|", r"\| l2g \| \d+"])
+@pytest.mark.parametrize(
+    "pattern", [r"0\.\d{3}", r"\*\*holds only if\*\*", r"\| l2g \| \d+", r"\| does not hold \| \d+", r"\d+ hold,"]
+)
 def test_a_changed_cell_is_noticed_and_mended(copy, capsys, pattern):
     found = re.search(pattern, TEXT)
     copy.write_text(stale := TEXT[: found.start()] + "| changed" + TEXT[found.end() :])
     assert cli.main(["readme", "--check"]) == 1
-    assert "README.md is stale: `l2g readme` renews its tables" in capsys.readouterr().out
+    assert "README.md is stale: `l2g readme` renews its numbers" in capsys.readouterr().out
     assert copy.read_text() == stale, "a check writes nothing"
     assert cli.main(["readme"]) == 0
     assert "is renewed" in capsys.readouterr().out
@@ -44,7 +54,7 @@ def test_a_changed_cell_is_noticed_and_mended(copy, capsys, pattern):
 
 
 def test_asking_for_help_writes_nothing(copy, capsys):
-    copy.write_text(stale := TEXT.replace("| partly |", "| perhaps |"))
+    copy.write_text(stale := TEXT.replace("| holds |", "| perhaps |"))
     with pytest.raises(SystemExit) as stopped:
         cli.main(["readme", "--help"])
     assert stopped.value.code == 0
@@ -58,14 +68,14 @@ def test_an_up_to_date_readme_is_left_alone(copy, monkeypatch):
 
 
 def test_it_is_written_atomically(copy, monkeypatch):
-    copy.write_text(TEXT.replace("| partly |", "| perhaps |"))
+    copy.write_text(TEXT.replace("| holds |", "| perhaps |"))
     written = {}
     monkeypatch.setattr(paths, "write_atomically", written.__setitem__)
     assert readme.main() == 0
     assert written == {copy: TEXT.encode()}
 
 
-@pytest.mark.parametrize("name", ["claims", "costs"])
+@pytest.mark.parametrize("name", ["summary", "counts", "claims", "costs"])
 def test_missing_or_doubled_markers_are_named(name):
     block = re.search(rf"<!-- {name} -->\n.*?<!-- /{name} -->\n", TEXT, flags=re.DOTALL)[0]
     for text in (TEXT.replace(block, ""), TEXT + block):
@@ -80,13 +90,61 @@ def test_markdown():
     assert readme.markdown(("a", "b"), [(1, "x"), (2, "y")]) == "| a | b |\n| --- | --- |\n| 1 | x |\n| 2 | y |\n"
 
 
-def test_each_claim_links_to_its_notebook():
-    lines = readme.found_table().splitlines()
-    assert lines[0] == "| claim | paper | ours | verdict | notebook |"
-    for line, claim in zip(lines[2:], claims.SELECTION, strict=True):
-        assert line.startswith(f"| {claim.text} | ")
-        verdict = claims.verdict(claim)
-        assert line.endswith(f" | {verdict} | [{claim.notebook}](notebooks/{claim.notebook}.ipynb) |")
+def test_each_claim_has_its_verdict_and_links_to_its_notebook():
+    """The same verdict, word by word, as the notebook printed."""
+    lines = readme.found_table(Tables(), FOUND).splitlines()
+    assert lines[0] == "| claim | paper | found | verdict | notebook |"
+    records = {claim.key: claim for claim in claims.CLAIMS}
+    for line, key in zip(lines[2:], readme.SELECTION, strict=True):
+        claim = records[key]
+        judgement = FOUND[key]
+        text, _, _, verdict, link = line.strip("| ").replace(r"\|", "/").split(" | ")
+        assert claim.text in text
+        assert claim.where in text if not claim.ours else text.startswith("*Ours:*")
+        assert verdict == (f"**{judgement.verdict}**: {judgement.why}" if judgement.why else f"**{judgement.verdict}**")
+        assert link == f"[{claim.notebook}](notebooks/{claim.notebook}.ipynb)"
+        assert " ".join(f"{judgement.verdict} {claim.text} {judgement.why}".split()) in printed(claim.notebook), key
+
+
+def printed(notebook):
+    """What the last cell of a notebook printed, without the breaks between lines."""
+    cells = json.loads((paths.ROOT / "notebooks" / f"{notebook}.ipynb").read_text())["cells"]
+    last = [cell for cell in cells if cell["cell_type"] == "code"][-1]
+    return " ".join("".join(last["outputs"][0]["text"]).split())
+
+
+def test_the_selection_shows_every_verdict_and_both_sides():
+    records = {claim.key: claim for claim in claims.CLAIMS}
+    chosen = [records[key] for key in readme.SELECTION]
+    assert {FOUND[key].verdict for key in readme.SELECTION} == set(VERDICTS) - {"cannot be tested"}
+    assert {claim.ours for claim in chosen} == {True, False}
+    for key in ("underconnected", "community-l2g", "power-law-fail", "new-edges-l2g"):
+        assert key in readme.SELECTION, "what does not flatter is shown, too"
+
+
+def test_counts_add_up():
+    rows = [line.strip("| ").split(" | ") for line in readme.count_table(FOUND).splitlines()[2:]]
+    assert [row[0] for row in rows] == [*VERDICTS, "all"]
+    numbers = [list(map(int, row[1:])) for row in rows]
+    assert [sum(column) for column in zip(*numbers[:-1])] == numbers[-1]
+    assert sum(numbers[-1]) == len(claims.CLAIMS)
+    paper = dict(zip(VERDICTS, (row[0] for row in numbers)))
+    assert readme.counted(paper) in readme.summary(Tables(), FOUND)
+    assert readme.counted({"holds": 1}) == "1 hold"
+    assert readme.counted({"holds": 2, "does not hold": 3, "cannot be tested": 1}) == (
+        "2 hold, 3 do not hold and 1 cannot be tested"
+    )
+
+
+def test_the_summary_reads_its_numbers(monkeypatch):
+    text = readme.summary(Tables(), FOUND)
+    for title in ("Scope", "Method", "Results", "What was easy", "What was difficult"):
+        assert f"**{title}.**" in text
+    assert "AMD EPYC" in text and "AMD EPYC" in readme.cost_table(Tables())
+    frame = tables.read("02_graph_recovery")
+    frame.loc[frame.model == "L2G", "value"] = 0.123
+    changed = Tables(read=lambda name: frame if name == "02_graph_recovery" else tables.read(name))
+    assert "0.123 / 0.123 / 0.123 / 0.123 as the text has it" in readme.summary(changed, FOUND)
 
 
 def test_costs_are_added_up(monkeypatch, tmp_path):
@@ -105,7 +163,7 @@ def test_costs_are_added_up(monkeypatch, tmp_path):
     monkeypatch.setattr(readme, "read_record", read_record)
     expected = {"unrolling": (1, 2.5, 0.001), "l2g": (2, 4.0, 4.0), "all": (3, 6.5, 4.001)}
     assert readme.costs() == {model: pytest.approx(cost) for model, cost in expected.items()}
-    assert readme.cost_table().splitlines()[2:] == [
+    assert readme.cost_table(Tables()).splitlines()[2:] == [
         "| unrolling | 1 | 2 | 0.0 |", "| l2g | 2 | 4 | 4.0 |", "| all | 3 | 6 | 4.0 |"
     ]  # fmt: skip
     monkeypatch.setattr(readme, "RUNS", {"l2g-ws": RUNS["l2g-ws"]})
@@ -155,6 +213,15 @@ def test_commands_exist(capsys):
         options = re.findall(rf"^    l2g {verb}\b.*?(--\w+)", section, flags=re.MULTILINE)
         usage = capsys.readouterr().out
         assert [option for option in options if option not in usage] == []
+
+
+def test_badges_are_true_and_need_no_account():
+    project = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())["project"]
+    badges = re.findall(r"!\[([^]]+)\]\(https://img\.shields\.io/badge/([^)]+)\)", TEXT)
+    assert dict(badges) == {
+        "Python 3.11 or newer": "python-3.11%20or%20newer-blue", "Licence: MIT": "licence-MIT-blue"
+    }  # fmt: skip
+    assert project["requires-python"] == ">=3.11" and project["license"] == "MIT"
 
 
 def test_extras_are_those_of_the_package():
