@@ -3,14 +3,15 @@
 from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
-from helpers.experiments import methods
+from helpers.beyond.likelihood import laplacian_mle
+from helpers.experiments import methods, runs
 from helpers.experiments.methods import ALPHAS, BETAS, grid_search
 from helpers.experiments.runs import RUNS, look_up, sample
 from helpers.graphs import FAMILIES
-from helpers.likelihood import laplacian_mle
 from helpers.metrics import gmse
 from helpers.signals import sample_observations
 from helpers.solvers import admm, exact, inverse_covariance, pds
@@ -112,6 +113,26 @@ def test_networks_are_those_of_the_family(loaded, family):
     names = {row: [run.name for run in seeds] for row, seeds in methods.trainings(family).items()}
     assert names == {row: [run, *(f"{run}-seed{k}" for k in range(1, 5))] for row, run in first.items()}
     assert methods.equivariant_l2g(family)(None) == f"equivariant-{name}"
+
+
+def test_methods_for_harder_graphs_were_tuned_and_trained_on_them(loaded, monkeypatch):
+    monkeypatch.setattr(methods, "tune", lambda family, params: (family, params))
+    monkeypatch.setattr(methods, "settle", lambda solver, alpha, beta: lambda observations: (solver, alpha, beta))
+    assert answers(methods.prepared_for_harder("SBM")) == {
+        "PDS (on these graphs)": (pds, "SBM", (("n_inter", 8),)),
+        "Unrolling (ours, on these graphs)": "unrolling-sbm-harder",
+        "L2G (on these graphs)": "l2g-sbm-text-harder",
+        "L2G (ours, on these graphs)": "l2g-sbm-harder",
+    }
+
+
+def test_errors_after_each_layer_are_computed_or_read():
+    found = methods.layer_errors(RUNS["unrolling-ba"])
+    assert found.shape == (20, 64)
+    np.testing.assert_allclose(found[-1], runs.test_errors("unrolling-ba"), rtol=1e-3)
+    assert found[0].mean() > 5 * found[-1].mean()
+    stored = RUNS["l2g-ba-m50-wide"]
+    np.testing.assert_allclose(methods.layer_errors(stored)[-1], runs.test_errors(stored), rtol=1e-4)
 
 
 def test_rivals_are_those_of_the_paper_and_sound_ones(loaded, monkeypatch):

@@ -5,18 +5,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from helpers import graphs, paths, training
 from helpers.beyond.equivariant import EquivariantL2G
+from helpers.beyond.likelihood import unit_scale
+from helpers.engine.checkpoints import CheckpointError, files
 from helpers.experiments import runs
 from helpers.experiments.runs import RUNS, Run
 from helpers.metrics import gmse
 from helpers.models import L2G, Unrolling
+from helpers.real import datasets
 from helpers.rivals.deepgraph import DeepGraph, sample_sparse
 from helpers.rivals.glad import GLAD
-from helpers.training import CheckpointError
 
-N_RUNS = 257
+N_RUNS = 353
 TINY = Run("tiny", "unrolling", "BA", n_nodes=6, n_layers=3, n_train=64, n_val=16, epochs=2)
 
 
@@ -45,7 +48,7 @@ def test_the_plain_run_is_the_protocol_of_the_paper():
 def test_names_are_short_unique_and_those_of_their_runs():
     assert len(RUNS) == N_RUNS
     assert all(name == run.name for name, run in RUNS.items())
-    assert all(re.fullmatch(r"[A-Za-z0-9_-]{6,32}", name) for name in RUNS)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{6,36}", name) for name in RUNS)
     assert len({name.lower() for name in RUNS}) == len(RUNS)  # some file systems know no capitals
     assert len({json.dumps(runs.configuration(run), sort_keys=True) for run in RUNS.values()}) == len(RUNS)
     assert len(set(RUNS.values())) == len(RUNS)
@@ -54,7 +57,7 @@ def test_names_are_short_unique_and_those_of_their_runs():
 def test_names_tell_what_differs_from_the_plain_run():
     differs = {
         "l2g-ba-T10": {"n_layers": 10, "epochs": 60},
-        "l2g-ba-T10-n250": {"n_layers": 10, "epochs": 60, "n_train": 250},
+        "l2g-ba-T10-n250": {"n_layers": 10, "epochs": 60, "n_train": 250, "keep_weights": False},
         "l2g-ba-m50": {"n_nodes": 50, "epochs": 30, "options": runs.NARROW},
         "l2g-ba-signals100": {"n_signals": 100, "epochs": 30},
         "l2g-ba-sigma1e-4": {"epochs": 60},
@@ -70,6 +73,15 @@ def test_names_tell_what_differs_from_the_plain_run():
             "model": "unrolling", "lr": 1e-4, "decay": 1.0, "options": runs.RELEASED_LOSS, "keep_best": False,
             "n_train": 6400, "n_val": 1600,
         },
+        "l2g-ba-shuffled": {"shuffle": True, "keep_weights": False},
+        "l2g-ws-harder": {"family": "WS", "params": (("p", 0.5),)},
+        "l2g-sbm-text-harder": {
+            "family": "SBM", "params": (("n_inter", 8),), "options": runs.TEXT, "keep_best": False
+        },
+        "l2g-ba-narrow": {"options": runs.NARROW, "epochs": 30},
+        "l2g-ba-wide": {"options": runs.WIDE, "epochs": 30},
+        "l2g-ba-m50-wide": {"options": runs.WIDE, "epochs": 30, "n_nodes": 50, "keep_weights": False},
+        "unrolling-ba-short": {"model": "unrolling", "epochs": 30},
         "recurrent-ws": {"model": "recurrent", "family": "WS", "epochs": 20},
     }  # fmt: skip
     for name, changes in differs.items():
@@ -86,8 +98,21 @@ def test_the_usual_value_of_a_sweep_is_the_plain_run(model):
     plain = RUNS[f"{model}-ba"]
     assert runs.with_layers(model, 20) == runs.with_nodes(model, 20) == runs.with_signals(model, 3000) == plain
     assert runs.with_graphs(plain, 4000) == plain
+    assert plain.keep_weights and not runs.with_graphs(plain, 2000).keep_weights
     assert runs.glad("BA", 1e-4) == RUNS["glad-ba"]
     assert runs.equivariant("mixed", options=runs.ABLATIONS["full model"]) == RUNS["equivariant-mixed"]
+
+
+def test_the_figure_on_training_has_six_numbers_of_graphs_for_20_nodes():
+    small = runs.TRAINING_FIGURE["m = 20, T = 20"]
+    large = runs.TRAINING_FIGURE["m = 100, T = 20"]
+    assert small == RUNS["l2g-ba"] and large == RUNS["l2g-ba-m100"]
+    assert runs.graph_numbers(small) == (125, 250, 500, 1000, 2000, 4000)
+    assert runs.graph_numbers(large) == (250, 1000, 4000)
+    for run in runs.TRAINING_FIGURE.values():
+        chosen = [runs.with_graphs(run, n) for n in runs.graph_numbers(run)]
+        assert all(RUNS[changed.name] == changed for changed in chosen)
+        assert {changed.epochs for changed in chosen} == {run.epochs}
 
 
 def test_the_text_and_the_released_code_differ_from_ours_where_facts_say_so():
@@ -103,6 +128,86 @@ def test_the_text_and_the_released_code_differ_from_ours_where_facts_say_so():
     }  # fmt: skip
     assert differ(released, ours) == {"slope", "gamma_start", "max_gradient", "correction"}
     assert (text["n_hidden"], text["n_decoder"], text["n_latent"]) == (64, 256, 16)
+
+
+def test_the_ladder_leads_from_the_text_to_ours_one_change_at_a_time():
+    steps = [dict(runs.ladder(step, "BA").options) for step in ("text", *runs.LADDER)]
+    assert steps[0] == dict(runs.TEXT)
+    for before, after, changes in zip(steps, steps[1:], runs.LADDER.values()):
+        assert after == before | changes != before
+    assert steps[4] == dict(runs.RELEASED)
+    ours = runs.arguments(RUNS["l2g-ba"])
+    assert {name for name, value in steps[-1].items() if ours[name] != value} == {"slope"}  # the last change
+    assert runs.ladder("ours", "ER") == RUNS["l2g-er"]
+    assert runs.ladder("text", "ER") == RUNS["l2g-er-text"]
+    run = runs.ladder("slope", "ER")
+    assert (run.name, run.keep_best, run.keep_weights) == ("l2g-er-ladder_slope", False, False)
+    assert [r.seed for r in runs.select("l2g-er-ladder_slope*")] == [0, 1, 2]
+
+
+def test_a_repair_is_a_single_change_of_the_text():
+    for change, changes in runs.REPAIRS.items():
+        run = RUNS[f"l2g-er-text_{change}"]
+        assert dict(run.options) == dict(runs.TEXT) | changes != dict(runs.TEXT)
+        name, options = run.name, run.options
+        assert run == replace(RUNS["l2g-er-text"], name=name, options=options, keep_weights=False)
+
+
+@pytest.mark.parametrize("model", ["unrolling-ba", "l2g-ba", "glad-ba", "equivariant-ba", "deepgraph-ba-fair"])
+def test_budgets_differ_in_the_number_of_graphs_and_hardly_in_that_of_steps(model):
+    """The rate falls by as much as in the run of the table, however many epochs it is spread over."""
+    base = RUNS[model]
+    chosen = {n: RUNS[name] for n in runs.BUDGETS if (name := f"{model}-budget{n}") in RUNS}
+    assert list(chosen) == {"deepgraph-ba-fair": [250, 1000, 4000, 16_000], "glad-ba": [250, 4000, 64_000]}.get(
+        model, [250, 1000, 4000, 16_000, 64_000]
+    )
+    steps = {"unrolling-ba": 12_500, "l2g-ba": 12_500, "deepgraph-ba-fair": 1000}.get(model, 2000)
+    for n, run in chosen.items():
+        assert runs.graphs_seen(run) == n
+        assert run.epochs * run.n_train / run.batch_size == pytest.approx(steps, rel=0.05)
+        assert run.decay**run.epochs == pytest.approx(base.decay**base.epochs, rel=1e-2)
+        assert (run.keep_best, run.keep_weights, run.batch_size, run.lr) == (False, False, 32, base.lr)
+
+
+def test_decoders_differ_in_their_width_only():
+    for n_nodes in (20, 50):
+        narrow, wide = (runs.with_decoder(n_nodes, width) for width in ("narrow", "wide"))
+        assert dict(narrow.options) == {"n_decoder": 50, "correction": True}
+        assert dict(wide.options) == {"n_decoder": None, "correction": True}
+        assert replace(wide, name="", options=(), keep_weights=True) == replace(narrow, name="", options=())
+    wide, ours = RUNS["l2g-sp100-wide"], RUNS["l2g-sp100"]
+    assert replace(wide, name=ours.name, options=ours.options, keep_weights=True) == ours
+
+
+def test_a_large_network_without_weights_leaves_what_notebooks_show():
+    tiny = Run("tiny", "l2g", "BA", n_nodes=21, n_layers=2, keep_weights=False)
+    model = runs.build(tiny).eval()
+    test = runs.evaluate(tiny, model)
+    observations, w = runs.sample(tiny, "test", 64)
+    np.testing.assert_allclose(test["gmse_layers"][-1], test["gmse"], rtol=1e-5)
+    first = gmse(model(observations)[:, 0].detach().clamp_min(0), w)
+    np.testing.assert_allclose(test["gmse_layers"][0], first, rtol=1e-5)
+    assert "sp100" not in test
+    assert "gmse_layers" not in runs.evaluate(replace(tiny, keep_weights=True), model)
+    assert "gmse_layers" not in runs.evaluate(replace(tiny, n_nodes=20), runs.build(replace(tiny, n_nodes=20)))
+    assert runs.evaluate(replace(RUNS["glad-ba"], n_layers=1), None) == {}
+
+
+def test_errors_of_deep_graph_are_those_of_its_rescaled_probabilities():
+    run = replace(RUNS["deepgraph-ba-fair-budget250"], n_layers=1)
+    model = runs.build(run).eval()
+    observations, w = runs.sample(run, "test", 64)
+    w_hat = model.predict(observations)
+    w_hat = w_hat * 10 / w_hat.sum(-1, keepdim=True)
+    np.testing.assert_allclose(runs.evaluate(run, model)["gmse"], gmse(w_hat, w), rtol=1e-5)
+
+
+def test_the_network_for_stocks_leaves_their_graph():
+    run = replace(RUNS["l2g-sp100-wide"], n_layers=1, options=(("n_decoder", 2),))
+    model = runs.build(run).eval()
+    y = datasets.sp100().y["all"].double()
+    graph = model.predict(unit_scale(y) * y)
+    np.testing.assert_allclose(runs.evaluate(run, model)["sp100"], graph, rtol=1e-5)
 
 
 def test_runs_that_differ_in_their_seeds_are_stacked():
@@ -161,7 +266,7 @@ def test_every_registered_run_is_trained_and_nothing_else_lies_around():
     assert {name: state for name, state in states.items() if state not in ("trained", "diverged")} == {}
     expected = set()
     for name, run in RUNS.items():
-        weights, sidecar, _ = training.files(runs.checkpoint(run))
+        weights, sidecar, _ = files(runs.checkpoint(run))
         expected |= {weights, sidecar} if run.keep_weights and states[name] == "trained" else {sidecar}
     there = {file for folder in (paths.CHECKPOINTS, paths.WEIGHTS) for file in folder.iterdir()}
     assert {file for file in there if not file.name.startswith((".", "__"))} == expected
@@ -450,7 +555,7 @@ def test_every_kind_of_model_trains(tmp_path, name):
     model = runs.train_run(run, folder=tmp_path, progress=False)
     record = runs.read_record(run, tmp_path)
     assert np.isfinite(record["history"]["loss"]).all()
-    dtypes = {t.dtype for t in training.tensors_from_bytes((tmp_path / f"{name}.safetensors").read_bytes()).values()}
+    dtypes = {t.dtype for t in load_file(tmp_path / f"{name}.safetensors").values()}
     assert (torch.float16 in dtypes) == (run.model == "l2g")
     observations, w = runs.sample(run, "test", 4)
     assert model.predict(observations).shape == w.shape

@@ -4,14 +4,16 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
+from ..beyond.likelihood import laplacian_mle
 from ..beyond.transfer import smaller_steps, unroll
-from ..graphs import count_nodes
-from ..likelihood import laplacian_mle
-from ..solvers import admm, check_distances, exact, inverse_covariance, pds
+from ..engine.problem import check_distances
+from ..metrics import gmse
+from ..solvers import admm, exact, inverse_covariance, pds
 from . import runs
-from .runs import N_TEST, RUNS, load_or_train, sample
+from .runs import N_TEST, RUNS, load_or_train, rescale, sample
 
 N_TUNE = 64  # training graphs that the grid search of PDS and ADMM sees
 ALPHAS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)  # of that search
@@ -108,6 +110,27 @@ def networks(family):
     return {name: load_or_train(seeds[0]).predict for name, seeds in trainings(family).items()}
 
 
+def prepared_for_harder(family):
+    """PDS tuned and networks trained on graphs of `runs.HARDER`, to be compared with those of the protocol."""
+    alpha, beta = tune(family, params=runs.HARDER[family])
+    trained = {
+        "Unrolling (ours, on these graphs)": runs.network("unrolling", family),
+        "L2G (on these graphs)": runs.text("l2g", family),
+        "L2G (ours, on these graphs)": runs.network("l2g", family),
+    }
+    learned = {name: load_or_train(runs.harder(run)).predict for name, run in trained.items()}
+    return {"PDS (on these graphs)": settle(pds, alpha, beta)} | learned
+
+
+def layer_errors(run):
+    """GMSE after each layer of a network on its test graphs, (T, 64); from its sidecar if it left no weights."""
+    if not run.keep_weights:
+        return np.array(runs.read_record(run)["test"]["gmse_layers"])
+    observations, w = sample(run, "test", N_TEST)
+    path = load_or_train(run)(observations).detach().clamp_min(0)
+    return np.stack([gmse(path[:, t], w) for t in range(run.n_layers)])
+
+
 def graphs_seen(family):
     """{row of Table 1: number of different graphs it was trained or tuned on}; rows that are left out saw none."""
     seen = {name: runs.graphs_seen(seeds[0]) for name, seeds in trainings(family).items()}
@@ -195,11 +218,6 @@ def at_nodes(n_nodes, family="BA"):
 def equivariant_l2g(family):
     """EquivariantL2G trained on one family, or on all: "mixed"."""
     return load_or_train(f"equivariant-{family.lower()}").predict
-
-
-def rescale(w):
-    """Weights (..., E) with a mean degree of 1."""
-    return w * count_nodes(w.shape[-1]) / (2 * w.sum(-1, keepdim=True))
 
 
 def _predictors(names):

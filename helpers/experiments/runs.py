@@ -11,23 +11,30 @@ import math
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import product
 
 import numpy as np
 import torch
 
 from .. import paths, training
 from ..beyond.equivariant import EquivariantL2G
-from ..graphs import FAMILIES, family_parameters, sample_graphs
+from ..beyond.likelihood import unit_scale
+from ..engine import checkpoints
+from ..engine.checkpoints import CheckpointError
+from ..graphs import FAMILIES, count_nodes, family_parameters, sample_graphs
 from ..metrics import auc, gmse
 from ..models import L2G, Unrolling
+from ..real import datasets
 from ..rivals.deepgraph import DeepGraph, sample_sparse
 from ..rivals.glad import GLAD, NUMERICS
 from ..signals import Observations, sample_observations
-from ..training import SPLITS, CheckpointError, Schedule
+from ..training import SPLITS, Schedule
 
 SIGMA2 = tuple(float(f"1e{k}") for k in range(-4, 5))  # of Figure 2
 N_LAYERS = (2, 5, 10, 15, 20, 30)  # of Figure 3b
 N_SIGNALS = (10, 30, 100, 300, 1000, 3000, 10_000)  # of the notebook on limits
+N_GRAPHS = (125, 250, 500, 1000, 2000, 4000)  # of the appendix figure on training
+FEW_GRAPHS = (250, 1000, 4000)  # of the same figure, for more than 20 nodes: there a training takes minutes
 SECTORS = (("sizes", (9, 10, 11, 6, 15, 15, 12, 15, 1, 2, 4)), ("p_out", 0.05))  # SBM like the S&P 100's sectors
 SPARSE_ER = (("p", 0.1),)  # ER as sparse as the text says, for brains
 # On 50 and 100 nodes a small file takes a narrow decoder. It cannot carry the graph, which `correction` lets pass by.
@@ -46,6 +53,25 @@ RELEASED = (
 )  # fmt: skip
 N_TEST = 64  # graphs in every test set
 N_SEEDS = 5  # trainings behind a row of Table 1
+FEW_SEEDS = 3  # trainings behind a point of the ladder and of the control
+LADDER = {  # from the text's L2G to ours: each step adds a change to those before it
+    "encoder": {"encoder": "released", "n_hidden": 32, "n_decoder": None},
+    "readout": {"readout": "sum"},
+    "reconstruction": {"reconstruction": True, "kl": "mean", "tau_offset": 1},
+    "slope": {"slope": 0.01},  # now as released
+    "clipping": {"max_gradient": 1.0},
+    "gamma": {"correction": False, "gamma_start": None},
+}
+REPAIRS = {  # single changes of the text's L2G, each on its own
+    "clipping": {"max_gradient": 1.0},
+    "gamma": {"correction": False},
+    "reconstruction": {"reconstruction": True},
+}
+HARDER = {"WS": (("p", 0.5),), "SBM": (("n_inter", 8),)}  # graphs of the heatmaps with less structure
+WIDE = (("n_decoder", None), ("correction", True))  # the released decoder, of 4E/3 hidden units
+BUDGETS = (250, 1000, 4000, 16_000, 64_000)  # different training graphs
+BUDGETED = {"unrolling": BUDGETS, "l2g": BUDGETS, "equivariant": BUDGETS}
+BUDGETED |= {"deepgraph": BUDGETS[:4], "glad": BUDGETS[::2]}  # slow ones; GLAD has 42 parameters
 
 # What EquivariantL2G learns from
 N_PARTS = 16  # numbers of signals per epoch
@@ -132,6 +158,57 @@ def repeated(run, n=N_SEEDS):
     return [with_seed(run, seed) for seed in range(n)]
 
 
+def ladder(step, family):
+    """L2G on the way from the text's to ours: a step of LADDER with all those before it, "text" or "ours"."""
+    if step == "text":
+        return text("l2g", family)
+    if step == "ours":
+        return network("l2g", family)
+    names = list(LADDER)
+    options = dict(TEXT)
+    for name in names[: names.index(step) + 1]:
+        options |= LADDER[name]
+    run = network("l2g", family, f"ladder_{step}", options=tuple(options.items()), keep_best=False)
+    return replace(run, keep_weights=False)
+
+
+def repaired(change, family):
+    """The text's L2G with one of REPAIRS."""
+    options = tuple((dict(TEXT) | REPAIRS[change]).items())
+    return replace(text("l2g", family), name=f"l2g-{family.lower()}-text_{change}", options=options, keep_weights=False)
+
+
+def control(family):
+    """L2G trained on nodes that are numbered at random: what does its decoder add if numbers mean nothing?"""
+    return network("l2g", family, "shuffled", shuffle=True, keep_weights=False)
+
+
+def harder(run):
+    """A run of Table 1 on graphs with less structure, see HARDER."""
+    return replace(run, name=f"{run.name}-harder", params=HARDER[run.family])
+
+
+def budget(model, n_train):
+    """A network that sees n_train different graphs of BA, in as many steps whatever n_train is.
+
+    EquivariantL2G and GLAD take 2,000 steps, the number of a single pass over 64,000 graphs, Deep-graph 1,000, and
+    L2G and Unrolling the 12,500 of Table 1.
+    """
+    rivals = {"glad": glad, "equivariant": equivariant, "deepgraph": deepgraph_fair}
+    base = rivals.get(model, partial(network, model))("BA")
+    steps = {"glad": 2000, "equivariant": 2000, "deepgraph": 1000}.get(model, 12_500)
+    epochs = round(32 * steps / n_train)
+    once = epochs == 1  # every graph is seen once: in parts, because the rate falls from epoch to epoch only
+    if once:
+        epochs = 16
+    # the rate falls by as much from the first step to the last as in the run of the table
+    decay = base.decay ** (base.epochs / epochs)
+    return replace(
+        base, name=f"{base.name}-budget{n_train}", n_train=n_train // epochs if once else n_train, n_val=64,
+        epochs=epochs, batch_size=32, decay=round(decay, 6), stream=once, keep_best=False, keep_weights=False,
+    )  # fmt: skip
+
+
 def with_layers(model, n_layers):
     """Figure 3b: on BA; with 20 layers the plain run."""
     if n_layers == 20:
@@ -147,9 +224,32 @@ def with_nodes(model, n_nodes):
     return network(model, "BA", f"m{n_nodes}", n_nodes=n_nodes, epochs=30, options=options)
 
 
+def with_decoder(n_nodes, width):
+    """Figure 3c without confounding: L2G on BA with a "narrow" (50 units) or a "wide" decoder, else alike."""
+    if (n_nodes, width) == (50, "narrow"):
+        return with_nodes("l2g", 50)
+    told = [f"m{n_nodes}"] if n_nodes != 20 else []
+    options = {"narrow": NARROW, "wide": WIDE}[width]
+    return network(
+        "l2g", "BA", *told, width, n_nodes=n_nodes, epochs=30, options=options, keep_weights=n_nodes == 20
+    )  # fmt: skip
+
+
+def unrolling_as_long():
+    """Unrolling on 20 nodes, trained for as many epochs as the networks of `with_decoder`."""
+    return network("unrolling", "BA", "short", epochs=30)
+
+
 def with_graphs(run, n_train):
-    """The appendix figure on training: a run that learns from fewer graphs; with 4,000 the run itself."""
-    return run if n_train == run.n_train else replace(run, name=f"{run.name}-n{n_train}", n_train=n_train)
+    """The appendix figure on training: a run that learns from fewer graphs, in as many epochs; with 4,000 itself."""
+    if n_train == run.n_train:
+        return run
+    return replace(run, name=f"{run.name}-n{n_train}", n_train=n_train, keep_weights=False)
+
+
+def graph_numbers(run):
+    """Numbers of training graphs that the appendix figure shows for a run."""
+    return N_GRAPHS if run.n_nodes == 20 else FEW_GRAPHS
 
 
 def with_signals(model, n_signals):
@@ -209,6 +309,7 @@ def real_world(model, data):
     abide = Run(f"{model}-abide", model, "ER", n_nodes=39, params=SPARSE_ER, epochs=40)
     return {
         ("unrolling", "sp100"): sp100,
+        ("l2g-wide", "sp100"): replace(sp100, model="l2g", name="l2g-sp100-wide", options=WIDE, keep_weights=False),
         ("l2g", "sp100"): replace(sp100, options=(("n_decoder", 200), ("correction", True))),
         ("unrolling", "abide"): abide,
         ("l2g", "abide"): replace(abide, epochs=60, stream=True, options=(("detached", True),)),
@@ -232,6 +333,14 @@ def _power(x):
     return f"1e{round(math.log10(x))}"
 
 
+TRAINING_FIGURE = {  # the curves of the appendix figure on training
+    "m = 20, T = 10": with_layers("l2g", 10),
+    "m = 20, T = 20": with_layers("l2g", 20),
+    "m = 50, T = 20": with_nodes("l2g", 50),
+    "m = 100, T = 20": with_nodes("l2g", 100),
+}
+
+
 def _registry():
     runs = []
     for family in FAMILIES:  # Table 1
@@ -239,8 +348,17 @@ def _registry():
             runs += repeated(text(model, family))
             runs += repeated(recurrent(family) if model == "recurrent" else network(model, family))
         runs += repeated(released("unrolling", family)) + repeated(released("l2g", family))
+        runs += repeated(control(family), FEW_SEEDS)
         runs += [glad(family), *(glad(family, numerics="newton_schulz", seed=seed) for seed in range(3))]
         runs += [deepgraph_fair(family)]
+    for family, step in product(("BA", "ER"), LADDER):
+        runs += repeated(ladder(step, family), FEW_SEEDS)
+    for change in REPAIRS:
+        runs += repeated(repaired(change, "ER"), FEW_SEEDS)
+    for family in HARDER:
+        runs += [harder(run) for run in (text("l2g", family), network("l2g", family), network("unrolling", family))]
+    for model, numbers in BUDGETED.items():
+        runs += [budget(model, n_train) for n_train in numbers]
     runs += [deepgraph_original(n_nodes) for n_nodes in (20, 39)]
     for sigma2 in SIGMA2:  # Figure 2
         runs += [with_noise(sigma2), *(glad("BA", sigma2, numerics) for numerics in NUMERICS)]
@@ -248,11 +366,13 @@ def _registry():
         runs += [with_layers(model, n_layers) for n_layers in N_LAYERS]
         runs += [with_nodes(model, n_nodes) for n_nodes in (50, 100)]
         runs += [with_signals(model, n_signals) for n_signals in N_SIGNALS]
-    for n_train in (250, 1000):  # the appendix figure on training
-        bases = [network("l2g", "BA"), with_layers("l2g", 10), with_nodes("l2g", 50), with_nodes("l2g", 100)]
-        runs += [with_graphs(base, n_train) for base in bases]
+    runs += [with_decoder(n_nodes, width) for n_nodes in (20, 50) for width in ("narrow", "wide")]
+    runs += [unrolling_as_long()]
+    for base in TRAINING_FIGURE.values():
+        runs += [with_graphs(base, n_train) for n_train in graph_numbers(base)]
     runs += [binary(family) for family in ("BA", "SBM", "WS")]
     runs += [real_world(model, data) for model in ("unrolling", "l2g") for data in ("sp100", "abide")]
+    runs += [real_world("l2g-wide", "sp100")]
     runs += [equivariant(family) for family in FAMILIES] + [equivariant("BA", n_nodes=100)]
     runs += [equivariant("mixed", options=options) for options in ABLATIONS.values()]
     return {run.name: run for run in runs}
@@ -419,19 +539,19 @@ def checkpoint(run, folder=None):
 
 def state_of(run, folder=None):
     """'trained', 'diverged', 'stale' (another configuration, or damaged), 'started' or 'missing'."""
-    return training.state_of(checkpoint(run, folder), configuration(run))
+    return checkpoints.state_of(checkpoint(run, folder), configuration(run))
 
 
 def read_record(run, folder=None):
     """Configuration, history and costs of a trained run, after checking that it is this run's and undamaged."""
     with _advice(run):
-        return training.read_record(checkpoint(run, folder), configuration(run))
+        return checkpoints.read_record(checkpoint(run, folder), configuration(run))
 
 
 def load(run, *, folder=None, device="cpu"):
     """The trained model of a run."""
     with _advice(run):
-        return training.load(checkpoint(run, folder), build(run), configuration(run), device)
+        return checkpoints.load(checkpoint(run, folder), build(run), configuration(run), device)
 
 
 def train_run(run, *, folder=None, device="cpu", progress=True, retrain=False):
@@ -443,7 +563,7 @@ def train_run(run, *, folder=None, device="cpu", progress=True, retrain=False):
 def train_together(runs, *, folder=None, device="cpu", progress=True, retrain=False):
     """Train runs that can be stacked side by side, see `training.fit_together`; trained ones only with `retrain`."""
     if not retrain:
-        runs = [run for run in runs if state_of(run, folder) not in training.DONE]
+        runs = [run for run in runs if state_of(run, folder) not in checkpoints.DONE]
     tasks = [training.Training(**_task(run, folder)) for run in runs]
     with _advice(*runs):
         training.fit_together(tasks, device=device, progress=progress, retrain=retrain)
@@ -473,20 +593,39 @@ def _task(run, folder):
 
 
 def evaluate(run, model):
-    """What the sidecar of an unrolled network says under "test": its errors and AUC on each of the test graphs.
+    """What the sidecar of a network says under "test": its errors and AUC on each of the test graphs.
 
-    "shuffled" is the same for nodes that are numbered at random.
+    "shuffled" is the same for nodes that are numbered at random. A large network that leaves no weights also tells what
+    notebooks show of it: its error after each layer, and the graph of the S&P 100 if it was trained for that.
     """
-    if run.model not in ("unrolling", "recurrent", "l2g"):
+    if run.keep_weights and run.model not in ("unrolling", "recurrent", "l2g"):
         return {}
-    sets = {"": run, "_shuffled": replace(run, shuffle=True)}
+    device = next(model.parameters()).device
     test = {}
-    for suffix, changed in sets.items():
-        observations, w = sample(changed, "test", N_TEST)
-        w_hat = model.predict(observations.to(next(model.parameters()).device)).cpu()
+    for suffix, shuffle in {"": run.shuffle, "_shuffled": True}.items():
+        observations, w = _sample_one(replace(run, shuffle=shuffle), "test", N_TEST, 0, 1)
+        w_hat = model.predict(observations.to(device)).cpu()
+        if run.model == "deepgraph":
+            w_hat = rescale(w_hat)
         for name, metric in (("gmse", gmse), ("auc", auc)):
-            test[name + suffix] = [float(f"{x:.6g}") for x in metric(w_hat, w)]
+            test[name + suffix] = _rounded(metric(w_hat, w))
+    if not run.keep_weights and run.n_nodes > 20:
+        observations, w = sample(run, "test", N_TEST)
+        path = model(observations.to(device)).detach().cpu().clamp_min(0)
+        test["gmse_layers"] = [_rounded(gmse(path[:, t], w)) for t in range(run.n_layers)]
+        if run.params == SECTORS:
+            y = datasets.sp100().y["all"].double()
+            test["sp100"] = _rounded(model.predict((unit_scale(y) * y).to(device)).cpu())
     return test
+
+
+def rescale(w):
+    """Weights (..., E) with a mean degree of 1, for what has no scale, such as Deep-graph's probabilities."""
+    return w * count_nodes(w.shape[-1]) / (2 * w.sum(-1, keepdim=True))
+
+
+def _rounded(values):
+    return [float(f"{x:.6g}") for x in values]
 
 
 def test_errors(run, metric="gmse", folder=None):
@@ -517,7 +656,7 @@ def look_up(run):
 def expected_seconds(run, folder=None):
     """What training costs: the recorded time of an earlier training, or a measurement of a few steps."""
     with contextlib.suppress(CheckpointError, KeyError, TypeError, ZeroDivisionError):
-        record = training.read_sidecar(checkpoint(run, folder))
+        record = checkpoints.read_sidecar(checkpoint(run, folder))
         stored = record["configuration"]
         work = math.prod(getattr(run, name) / stored[name] for name in ("epochs", "n_train", "n_layers"))
         return record["seconds"] * work
