@@ -35,7 +35,7 @@ setup: ## create .venv, install the locked versions, compile the kernels; done o
 		exit 1;; \
 	esac; \
 	made_for="$${version%.*} $$(pwd)"; \
-	content=$$(cat requirements.lock pyproject.toml helpers/kernels.py | cksum); \
+	content=$$(cat requirements.lock pyproject.toml helpers/engine/kernels.py | cksum); \
 	was_for=; had=; \
 	if [ -x $(VENV) ] && [ -f .venv/.stamp ]; then { IFS= read -r was_for; read -r had; } < .venv/.stamp || true; fi; \
 	if [ "$$was_for" = "$$made_for" ] && [ "$$had" = "$$content" ]; then exit 0; fi; \

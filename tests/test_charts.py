@@ -25,6 +25,24 @@ def drawn_recovery():
     return charts.recovery(ours, trainings, paper)
 
 
+def drawn_ladder():
+    steps = ["text", "slope", "ours"]
+    means = tidy(text=[0.2], slope=[0.3], ours=[0.1], **{"Unrolling (ours)": [0.15], "other": [9.0]})
+    means = pd.concat([means, means.assign(family="ER", value=2 * means.value)])
+    trainings = tidy(text=[0.1, 0.3], ours=[0.09, 0.11], other=[5.0]).assign(ci=np.nan)
+    return charts.ladder(means, trainings, steps, "Unrolling (ours)")
+
+
+def drawn_limits():
+    values = {"PDS": 0.4, "L2G": 0.1, "EquivariantL2G (mixed)": 0.004, "GLAD (newton_schulz)": 0.9}
+    ours = pd.concat([tidy(**{model: [v] for model, v in values.items()}).assign(family=f) for f in ("BA", "WS")])
+    ours.loc[ours.model == "PDS", "value"] = [1.0, 0.1]
+    trainings = tidy(L2G=[0.08, 0.12]).assign(ci=np.nan)
+    paper = pd.concat([tidy(PDS=[0.5], L2G=[0.06]), tidy(**{"GLAD (newton_schulz)": [1.1]}).assign(metric="nmse")])
+    bounds = tidy(least=[0.002], middle=[0.003], constant=[0.005])
+    return charts.limits(ours, trainings, paper, pd.concat([bounds, bounds.assign(family="WS", value=0.01)]))
+
+
 def drawn_sweep():
     frame = tidy(PDS=[3.0, 2, 1], reference=[1.0, 1, 1], **{"L2G (shuffled ids)": [2.0, 1, 0.5]})
     panels = {"gmse": {"title": "Error", "yscale": "log", "xlabel": "sigma"}, "auc": {"title": "AUC"}}
@@ -44,6 +62,16 @@ def drawn_training():
     return charts.training(pd.concat([frame, frame.assign(table="u")]), panels, ["small", "large"])
 
 
+def drawn_cost():
+    search = pd.DataFrame({"metric": "search", "x": [10, 100, 1000, 10_000], "value": [0.1, 1.0, 5, 60]})
+    return charts.cost(pd.concat([search, search.assign(metric="solve", value=search.value / 10)]), 100)
+
+
+def drawn_reliability():
+    curve = [0.1, 0.5, 0.9], [0.2, 0.4, 0.95], [999, 9, 99]
+    return charts.reliability({"N = 30": {"BA": curve, "WS": (*curve[::-1][1:], curve[2])}, "N = 300": {"BA": curve}})
+
+
 def drawn_curves():
     frame = tidy(few=[0.3, 0.5, 0.9], many=[0.6, 0.8, 1.0])
     return charts.curves(frame, {"t": {"xlabel": "samples", "ticks": (1, 3)}})
@@ -55,6 +83,22 @@ DRAWN = {name[6:]: draw for name, draw in list(globals().items()) if name.starts
 @pytest.mark.parametrize("name", DRAWN)
 def test_charts_look_as_they_did(name, compare_with_picture):
     compare_with_picture(DRAWN[name](), name)
+
+
+def test_a_ladder_shows_its_steps_in_order_with_every_training():
+    figure = drawn_ladder()
+    ba, er = figure.axes
+    assert [text.get_text() for text in ba.get_xticklabels()] == ["text", "slope", "ours"]
+    assert (ba.get_title(), er.get_title(), ba.get_yscale()) == ("BA", "ER", "log")
+    mean, single, level = ba.lines[0], ba.lines[-2], ba.lines[-1]
+    assert mean.get_xydata().tolist() == [[0, 0.2], [1, 0.3], [2, 0.1]]
+    assert single.get_xydata().tolist() == [[0, 0.1], [0, 0.3], [2, 0.09], [2, 0.11]]
+    assert list(level.get_ydata()) == [0.15, 0.15]
+    assert er.lines[0].get_ydata().tolist() == [0.4, 0.6, 0.2]
+    assert not er.lines[-2].get_xydata().size  # trainings of another family
+    bars = ba.containers[0][2][0].get_segments()
+    assert [bar[1][1] - bar[0][1] for bar in bars] == pytest.approx([0.04, 0.06, 0.02])
+    assert [t.get_text() for t in figure.legends[0].texts] == ["one training", "Unrolling (ours)", "mean"]
 
 
 def test_recovery_shows_means_single_trainings_and_the_papers_numbers():
@@ -76,6 +120,50 @@ def test_recovery_shows_means_single_trainings_and_the_papers_numbers():
     bars = axis.containers[0][2][0].get_segments()
     assert sorted(bar[1][0] - bar[0][0] for bar in bars) == pytest.approx([0.004, 0.02, 0.08])
     assert not figure.axes[1].containers[1][0].get_xydata().size  # trainings of another family
+
+
+def test_limits_are_lines_and_methods_are_sorted_by_their_error():
+    figure = drawn_limits()
+    left, right = figure.axes
+    rows = [text.get_text() for text in left.get_yticklabels()]
+    assert rows == ["EquivariantL2G (mixed)", "L2G", "PDS", "GLAD (newton_schulz)"], "by the mean of the logarithm"
+    bounds = {line.get_linestyle(): line.get_xdata()[0] for line in left.lines if len(set(line.get_xdata())) == 1}
+    assert {"-": 0.002, "--": 0.003, ":": 0.005}.items() <= bounds.items()
+    assert left.patches[0].get_x() + left.patches[0].get_width() == pytest.approx(0.002)
+    assert right.patches[0].get_x() + right.patches[0].get_width() == pytest.approx(0.01)
+    points = [(m[0].get_marker(), *m[0].get_xydata()[0]) for m in left.containers if m[0].get_xydata().size]
+    assert ("x", 0.06, 1) in points and ("x", 0.5, 2) in points
+    assert ("s", 1.1, 3) in points and ("x", 1.1, 3) not in points, "another measure, another mark"
+    assert ("o", 0.004, 0) in points
+    own = [m[0] for m in left.containers if m[0].get_xydata().tolist() == [[0.004, 0]]]
+    assert own[0].get_mfc() == own[0].get_color() == plots.COLOURS["EquivariantL2G"]
+    assert not any("x" == m[0].get_marker() and m[0].get_xydata().size for m in right.containers)
+    legend = [text.get_text() for text in figure.legends[0].texts]
+    ours = ["ours", "ours, one training"]
+    assert legend == ["least", "middle", "constant", *ours, "the paper's", "the paper's, as NMSE"]
+
+
+def test_cost_has_a_gap_where_the_search_changes_and_slopes_from_there_on():
+    axis = drawn_cost().axes[0]
+    lines = [(line.get_label(), list(line.get_xdata()), list(line.get_ydata())) for line in axis.lines]
+    assert lines[0] == ("neighbour search", [10, 100], [0.1, 1.0])
+    assert lines[1] == ("neighbour search", [1000, 10_000], [5, 60])
+    assert lines[2] == ("slope 1", [1000, 10_000], pytest.approx([5, 50]))
+    assert lines[3] == ("slope 1.5", [1000, 10_000], pytest.approx([5, 5 * 10**1.5]))
+    assert lines[4] == ("solution", [10, 100, 1000, 10_000], pytest.approx([0.01, 0.1, 0.5, 6]))
+    assert lines[5] == ("slope 1", [1000, 10_000], pytest.approx([0.5, 5]))
+    assert set(axis.lines[-1].get_xdata()) == {100}
+    texts = [text.get_text() for text in axis.get_legend().texts]
+    assert texts == ["neighbour search", "slope 1", "slope 1.5", "solution"]
+
+
+def test_reliability_has_one_line_per_family():
+    left, right = drawn_reliability().axes
+    assert [line.get_label() for line in left.lines[1:]] == ["BA", "WS"]
+    assert left.lines[1].get_xydata().tolist() == [[0.1, 0.2], [0.5, 0.4], [0.9, 0.95]]
+    assert left.lines[1].get_color() == right.lines[1].get_color() != left.lines[2].get_color()
+    assert left.collections[0].get_sizes().tolist() == pytest.approx([24, 8, 16])
+    assert (left.get_title(), right.get_title()) == ("N = 30", "N = 300")
 
 
 def test_a_sweep_tells_models_variants_and_references_apart():

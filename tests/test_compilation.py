@@ -1,7 +1,7 @@
 import numba
 from numba.core.registry import CPUDispatcher
 
-from helpers import kernels
+from helpers.engine import kernels
 from helpers.experiments.compilation import compile_kernels
 
 

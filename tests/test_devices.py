@@ -15,7 +15,8 @@ from torch._functorch import config
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from helpers import graphs, likelihood, models, solvers
+from helpers import graphs, models, solvers
+from helpers.beyond import likelihood
 from helpers.beyond.equivariant import EquivariantL2G
 from helpers.models import L2G, Unrolling
 from helpers.rivals import graphical_lasso
@@ -199,14 +200,14 @@ def test_needless_tensors_of_the_cpu_are_noticed(fakes):
 
 HELPERS = Path(graphs.__file__).parent
 FILES = (
-    "graphs.py", "signals.py", "solvers.py", "likelihood.py", "models.py",
-    "rivals/glad.py", "rivals/deepgraph.py", "rivals/convolution.py", "beyond/equivariant.py",
+    "graphs.py", "signals.py", "solvers.py", "models.py",
+    "engine/problem.py", "engine/layouts.py", "engine/newton.py", "engine/linear_systems.py",
+    "rivals/glad.py", "rivals/deepgraph.py", "rivals/convolution.py", "beyond/equivariant.py", "beyond/likelihood.py",
 )  # fmt: skip
 CREATORS = {
     "zeros", "ones", "full", "empty", "eye", "tensor", "arange", "linspace",
     "rand", "randn", "randint", "randperm", "normal", "triu_indices", "tril_indices",
 }  # fmt: skip
-ON_THE_CPU = {"nearest"}  # of the solver on a list of candidate edges, whose loops are compiled for the CPU
 
 
 def reachable(trees, start):
@@ -246,7 +247,6 @@ def test_no_tensor_is_created_without_a_device():
     functions = reachable(trees, ("prepare", "loss", "predict", "forward", "backward"))
     names = {function.name for function in functions}
     assert names >= {"check_distances", "differences", "discounted_error", "pds_step", "correlation", "identity"}
-    functions = [function for function in functions if function.name not in ON_THE_CPU]
     assert not [line for function in functions for line in without_device(function)]
 
 

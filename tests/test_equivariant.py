@@ -17,10 +17,10 @@ from helpers.beyond.equivariant import (
     standard_scores,
     sum_at_nodes,
 )
+from helpers.beyond.likelihood import approximate_mle
 from helpers.experiments.methods import test_set as sample_test_set
 from helpers.experiments.runs import RUNS, load
 from helpers.graphs import FAMILIES, all_pairs, renumber, sample_graphs
-from helpers.likelihood import approximate_mle
 from helpers.metrics import auc, calibration_error, gmse
 from helpers.signals import Observations, correlations, sample_observations
 

@@ -1,18 +1,17 @@
-"""Figures of real data: they show what they are given, say where it came from, and look as they did.
+"""Figures of real data: they show what they are given, and look as they did.
 
 Pictures are compared with those in tests/pictures/, see conftest.py.
 """
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from matplotlib.text import Text
+from matplotlib.colors import to_rgb
 
-from helpers import plots
+from helpers.plots import COLOURS
 from helpers.real import figures
 
 pytestmark = pytest.mark.usefixtures("drawing")
@@ -22,43 +21,41 @@ REGIONS = pd.DataFrame({"network": LABELS, "x": [-40.0, 40, 0, -20, 20, 0], "y":
 
 
 def drawn_block_heatmaps():
-    return figures.block_heatmaps({"one": W, "two": W / 2}, LABELS, "somewhere", gap=1.4)
+    return figures.block_heatmaps({"one": W, "two": W / 2}, LABELS, gap=1.4)
 
 
 def drawn_sector_graph():
-    return figures.sector_graph(W, list("uvwxyz"), LABELS, "somewhere", n_edges=7)
+    return figures.sector_graph(W, list("uvwxyz"), LABELS, n_edges=7, named=[("w", "z")])
 
 
 def drawn_connectomes():
-    return figures.connectomes({"one": W, "two": W.flip(0)}, REGIONS, "somewhere", n_edges=4)
+    return figures.connectomes({"one": W, "two": W.flip(0)}, {"change": W.flip(0) - W}, REGIONS, n_edges=8)
 
 
 def drawn_stability():
-    rows = [("PDS", "control", 0.5, "o"), ("PDS", "autism", 0.4, "o"), ("L2G", "control", 0.8, "x")]
+    rows = [("PDS", "control", 0.5, "o"), ("PDS", "autism", 0.4, "x"), ("L2G", "control", 0.8, "x")]
     frame = pd.DataFrame(rows, columns=["model", "family", "value", "marker"]).assign(ci=0.1)
-    return figures.stability({"35 subjects": frame, "35 frames": frame[1:]}, "somewhere")
+    return figures.stability({"35 subjects": frame, "35 frames": frame[1:]})
 
 
 DRAWN = {name[6:]: draw for name, draw in list(globals().items()) if name.startswith("drawn_")}
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_figures_look_as_they_did_and_say_where_their_data_came_from(name, compare_with_picture):
-    figure = DRAWN[name]()
-    assert "Data: somewhere" in [text.get_text() for text in figure.findobj(Text)]
-    compare_with_picture(figure, name)
+def test_figures_look_as_they_did(name, compare_with_picture):
+    compare_with_picture(DRAWN[name](), name)
 
 
 def test_blocks_are_named_in_their_middle_and_divided():
     axis = drawn_block_heatmaps().axes[0]
     assert [(text.get_text(), text.xy[1]) for text in axis.texts] == [("a", 0.5), ("b", 2), ("c", 4)]
     assert sorted({line.get_ydata()[0] for line in axis.lines if len(set(line.get_ydata())) == 1}) == [1.5, 2.5]
-    assert figures.block_heatmaps({"one": W}, LABELS, "x", vmax=7).axes[0].images[0].get_clim() == (0, 7)
+    assert figures.block_heatmaps({"one": W}, LABELS, vmax=7).axes[0].images[0].get_clim() == (0, 7)
 
 
 def test_names_of_small_blocks_are_a_gap_apart():
-    axis = figures.block_heatmaps({"one": W}, list("uvwxyz"), "somewhere").axes[0]
-    np.testing.assert_allclose(np.diff([text.get_position()[1] for text in axis.texts]), 3.4)
+    axis = figures.block_heatmaps({"one": W}, list("uvwxyz")).axes[0]
+    np.testing.assert_allclose(np.diff([text.get_position()[1] for text in axis.texts]), 4.6)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -71,73 +68,117 @@ def test_names_are_spaced_in_order_and_moved_only_if_needed(places, gap):
         np.testing.assert_allclose(spaced, places, atol=1e-9)
 
 
-def test_the_heaviest_edges_are_drawn_those_between_groups_in_red():
+def test_the_heaviest_edges_are_drawn_those_between_groups_in_black_and_on_top():
     axis = drawn_sector_graph().axes[0]
-    between, within = axis.collections[:2]
-    assert (len(between.get_segments()), len(within.get_segments())) == (3, 4)
-    np.testing.assert_allclose(between.get_colors()[0][:3], matplotlib.colors.to_rgb(plots.COLOURS["L2G"]))
-    assert max(within.get_linewidths()) == pytest.approx(3.4)
-    assert [text.get_text() for text in axis.get_legend().texts] == ["a", "b", "c"]
-    assert {text.get_text() for text in axis.texts} == set("uvwxyz")
+    dots = [line for line in axis.lines if line.get_marker() == "o"]
+    colours = [patch.get_edgecolor()[:3] for patch in axis.patches]
+    own = {label: to_rgb(dot.get_color()) for label, dot in zip(LABELS, dots, strict=True)}
+    assert len(set(own.values())) == 3
+    assert colours == [own["a"], own["c"], own["c"], own["c"], *3 * [to_rgb("black")]]
+    widths = [patch.get_linewidth() for patch in axis.patches]
+    np.testing.assert_allclose(widths, 0.4 + 3.6 * np.array([5, 4, 3, 2.5, 1, 2, 0.9]) / 5)
+    places = [dot.get_xydata()[0] for dot in dots]
+    for patch, (i, j) in zip(axis.patches, [(0, 1), (3, 4), (3, 5), (4, 5), (0, 2), (1, 2), (2, 5)], strict=True):
+        np.testing.assert_allclose(patch.get_path().vertices[[0, 2]], [places[i], places[j]])
 
 
-def test_so_many_edges_are_drawn_by_default(monkeypatch):
+def test_nodes_groups_edges_and_one_link_are_named():
+    axis = drawn_sector_graph().axes[0]
+    where = {text.get_text(): np.array(text.get_position()) for text in axis.texts}
+    assert list(where) == [*"uvwxyz", "a", "b", "c", "w and z"]
+    assert all(np.linalg.norm(where[name]) > 1 for name in "uvwxyzabc")
+    link = axis.patches[-1].get_path()  # from w to z
+    np.testing.assert_allclose(where["w and z"], link.vertices.T @ [0.25, 0.5, 0.25])
+    keys = axis.get_legend()
+    assert [text.get_text() for text in keys.texts][2:] == ["weight 0.5", "weight 2.5", "weight 5.0"]
+    np.testing.assert_allclose([line.get_linewidth() for line in keys.get_lines()][2:], [0.76, 2.2, 4])
+    assert [line.get_color() for line in keys.get_lines()][1] == "black"
+
+
+def test_names_of_nodes_are_never_upside_down():
+    axis = drawn_sector_graph().axes[0]
+    for text in axis.texts[:6]:
+        x, y = text.get_position()
+        radius = np.degrees(np.arctan2(y, x))
+        assert (text.get_rotation() - radius) % 180 == pytest.approx(0, abs=1e-6)
+        assert text.get_ha() == ("left" if x > 0 else "right")
+        assert np.cos(np.radians(text.get_rotation())) > 0
+
+
+def test_so_many_edges_are_drawn_by_default(brains):
     labels = np.repeat(["a", "b"], [10, 12])
     w = torch.arange(1.0, 232)  # 22 nodes
-    edges = figures.sector_graph(w, range(22), labels, "somewhere").axes[0].collections[:2]
-    assert sum(len(part.get_segments()) for part in edges) == 220
-    thresholds = []
-    monkeypatch.setattr(
-        "nilearn.plotting.plot_connectome", lambda *args, edge_threshold, **options: thresholds.append(edge_threshold)
-    )
+    assert len(figures.sector_graph(w, range(22), labels).axes[0].patches) == 220
     regions = pd.DataFrame({"network": labels, "x": 0.0, "y": 0.0, "z": 0.0})
-    figures.connectomes({"one": w}, regions, "somewhere")
-    assert (w >= thresholds[0]).sum() == 60
+    figures.connectomes({"one": w}, {"change": w}, regions)
+    assert [(w >= options["edge_threshold"]).sum() for _, options in brains] == [60, 30]
 
 
-def test_groups_are_circles_on_a_circle():
-    labels = np.repeat(list("abcd"), [3, 5, 1, 9])
-    layout = figures.circle_of_circles(labels)
-    assert list(layout) == list(range(18))
-    places = np.array(list(layout.values()))
-    centres = np.array([places[labels == name].mean(0) for name in "abcd"])
-    np.testing.assert_allclose(np.linalg.norm(centres, axis=1), 1, atol=0.04)  # a single node is a little off
-    turns = np.diff(np.unwrap(np.arctan2(centres[:, 1], centres[:, 0])))
-    assert (turns > 0).all() and turns.sum() < 2 * np.pi  # one after the other, once around
-    spread = [np.linalg.norm(places[labels == name] - centre, axis=1) for name, centre in zip("abcd", centres)]
-    assert all(np.ptp(radius) < 1e-9 for radius in spread)
-    assert spread[2].item() == pytest.approx(0, abs=0.04)
-    radii = [radius.mean() for radius in spread]
-    assert radii[0] < radii[1] < radii[3]
-    distance = np.linalg.norm(centres - np.roll(centres, 1, 0), axis=1)
-    assert (distance > np.array(radii) + np.roll(radii, 1)).all()  # and they do not touch
+def test_groups_are_together_on_a_circle_and_apart():
+    labels = np.array(list("babacb"))  # in any order
+    turns = figures.angles_on_circle(labels) / (2 * np.pi)
+    assert [labels[k] for k in np.argsort(turns)] == list("bbbaac")
+    steps = np.diff(np.sort(turns), append=1 + turns.min())
+    np.testing.assert_allclose(steps * 12, [1, 1, 3, 1, 3, 3])  # 6 nodes and 2 free places after each of 3 groups
+
+
+def test_chords_go_deeper_the_longer_they_are():
+    angles = np.array([0.1, 1, 2, np.pi])
+    curves = [figures.chord(np.array([1.0, 0]), np.array([np.cos(a), np.sin(a)])) for a in angles]
+    depths = [1 - np.linalg.norm(figures.middle(curve)) for curve in curves]
+    assert depths == sorted(depths) and depths[0] < 0.2 and depths[-1] == pytest.approx(1)
 
 
 def test_stability_tells_groups_and_sources_apart():
     figure = drawn_stability()
     axis = figure.axes[0]
-    marks = [
-        (line.get_marker(), line.get_color(), *line.get_xydata()[0]) for line in axis.lines if len(line.get_xdata())
-    ]
+    marks = [(line.get_marker(), line.get_color(), *line.get_xydata()[0]) for line in axis.lines]
     marks = [mark for mark in marks if mark[0] in ("o", "x")]
-    blue, red = figures.GROUP_COLOURS.values()
-    assert marks == [("o", blue, 0.5, 1.12), ("o", red, 0.4, 0.88), ("x", blue, 0.8, 0.12)]
+    control, autism = figures.GROUP_COLOURS.values()
+    assert marks == [("o", control, 0.5, 1.12), ("x", autism, 0.4, 0.88), ("x", control, 0.8, 0.12)]
     assert [text.get_text() for text in axis.get_yticklabels()] == ["L2G", "PDS"]
-    assert [text.get_text() for text in figure.legends[0].texts] == ["control", "autism", "the paper's"]
+    (legend,) = figure.legends
+    keys = zip(legend.texts, legend.get_lines(), strict=True)
+    assert [(text.get_text(), line.get_marker(), line.get_color()) for text, line in keys] == [
+        ("control, ours", "o", control), ("autism, ours", "o", autism),
+        ("control, the paper's", "x", control), ("autism, the paper's", "x", autism),
+    ]  # fmt: skip
     assert len(figure.axes[1].containers) == 2
 
 
-def test_connectomes_share_a_colour_scale_and_keep_the_heaviest_edges(monkeypatch):
-    seen = []
-    monkeypatch.setattr("nilearn.plotting.plot_connectome", lambda *args, **options: seen.append((args, options)))
-    figures.connectomes({"one": W, "two": W / 10}, REGIONS, "somewhere", n_edges=4)
-    matrices = [args[0] for args, _ in seen]
-    assert [options["edge_vmax"] for _, options in seen] == [5, 5]
-    assert [(W >= o["edge_threshold"]).sum() / 2 for W, (_, o) in zip(matrices, seen, strict=True)] == [4, 4]
-    colours = seen[0][0][2]
+def test_groups_of_subjects_have_the_colour_of_no_method():
+    assert not set(figures.GROUP_COLOURS.values()) & set(COLOURS.values())
+
+
+@pytest.fixture
+def brains(monkeypatch):
+    """What nilearn is asked to draw: (arguments, options) of each brain."""
+    asked = []
+    monkeypatch.setattr("nilearn.plotting.plot_connectome", lambda *args, **options: asked.append((args, options)))
+    return asked
+
+
+def test_connectomes_share_a_colour_scale_and_keep_the_heaviest_edges(brains):
+    change = W.flip(0) - W
+    figure = figures.connectomes({"one": W, "two": W / 10}, {"change": change, "half": change / 2}, REGIONS, n_edges=4)
+    limits = [(options["edge_vmin"], options["edge_vmax"]) for _, options in brains]
+    np.testing.assert_allclose(limits, [(0, 5), (0, 5), (-3.5, 3.5), (-3.5, 3.5)])
+    bars = figure.axes[-2:]
+    np.testing.assert_allclose([bar.get_ylim() for bar in bars], [(0, 5), (-3.5, 3.5)])
+    assert [bar.get_ylabel() for bar in bars] == ["edge weight", "difference"]
+    kept = [(np.abs(np.triu(args[0])) >= options["edge_threshold"]).sum() for args, options in brains]
+    assert kept[:2] == [4, 4]
+    assert kept[2:] == [2, 2]
+
+
+def test_connectomes_name_graphs_and_networks_and_do_not_overlap(brains):
+    figure = figures.connectomes({"one": W, "two": W}, {"change": W, "other": W}, REGIONS, n_edges=4)
+    colours = brains[0][0][2]
     assert colours[0] == colours[1] and len(set(colours)) == 3
-    tops = [options["axes"][1] + options["axes"][3] for _, options in seen]
-    assert tops[0] > seen[0][1]["axes"][1] > tops[1] > seen[1][1]["axes"][1] > 0
-    seen.clear()
-    figures.connectomes({"one": W}, REGIONS, "somewhere", n_edges=4, vmax=2)
-    assert seen[0][1]["edge_vmax"] == 2
+    legend = figure.legends[0]
+    assert [text.get_text() for text in legend.texts] == ["a", "b", "c"]
+    assert [line.get_color() for line in legend.get_lines()] == [colours[0], colours[2], colours[3]]
+    assert [text.get_text() for text in figure.texts] == ["one", "two", "change", "other"]
+    boxes = [options["axes"] for _, options in brains]
+    assert boxes[0][0] + boxes[0][2] <= boxes[1][0] and boxes[0][1] == boxes[1][1]
+    assert boxes[2][1] + boxes[2][3] < boxes[0][1] and boxes[2][1] > 0

@@ -17,12 +17,13 @@ from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_score
 
-from helpers import GraphLearner, learner, likelihood, paths, plots
+from helpers import GraphLearner, learner, paths, plots
+from helpers.beyond import likelihood
 from helpers.beyond.candidates import estimate_memory, fit_memory, fitting_options
 from helpers.beyond.equivariant import EquivariantL2G
+from helpers.beyond.likelihood import laplacian_mle
 from helpers.graphs import FAMILIES, sample_graphs
 from helpers.learner import CANDIDATE_METHODS, METHODS
-from helpers.likelihood import laplacian_mle
 from helpers.metrics import auc, gmse
 from helpers.models import Unrolling
 from helpers.signals import distances, root_mean_square, sample_signals

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ import pytest
 
 from helpers import paths
 from helpers.experiments import measure, tables
-from helpers.experiments.runs import RUNS
+from helpers.experiments.runs import N_GRAPHS, RUNS, TRAINING_FIGURE
 
 GIGABYTE = 10**9
 
@@ -66,8 +66,8 @@ def test_the_stored_measurements_are_complete():
         assert set(numbers.index) == {"search", "solve", "gap", "memory", "peak"}
         assert numbers["gap"] <= 1e-6
         assert (numbers >= 0).all()
-    for name in measure.TRAINING:
-        assert stored["training", name, 32, "seconds per step"] > 0
+    for name, n_graphs in product(TRAINING_FIGURE, N_GRAPHS):
+        assert stored["training", name, n_graphs, "seconds per epoch"] > 0
 
 
 # --- large graphs --------------------------------------------------------------------------------------------------
@@ -148,25 +148,26 @@ def test_slope_of_a_power_law():
 # --- training, and all of it ---------------------------------------------------------------------------------------
 
 
-def test_a_training_step_is_that_of_the_run(monkeypatch):
+def test_an_epoch_has_all_of_its_steps_measured(monkeypatch):
     seen = []
     monkeypatch.setattr(measure, "step_seconds", lambda run, steps: (seen.append((run.name, steps)), 0.5)[1])
-    found = measure.training_row("m = 50, T = 20", RUNS["l2g-ba-m50"])
-    assert seen == [("l2g-ba-m50", 40)]
-    expected = ("training", "BA", "seconds per step", "m = 50, T = 20", 0.5, 32)
+    found = measure.epoch_row("m = 50, T = 20", RUNS["l2g-ba-m50"], 250)
+    assert seen == [("l2g-ba-m50", 8)], "7 batches of 32, and one of 26"
+    expected = ("training", "BA", "seconds per epoch", "m = 50, T = 20", 4.0, 250)
     assert tuple(found[key] for key in ("table", "family", "metric", "model", "value", "x")) == expected
 
 
 @pytest.mark.parametrize("million", [False, True])
 def test_everything_is_measured_a_million_on_demand(monkeypatch, million, capsys):
     monkeypatch.setattr(measure, "large_rows", lambda m, k: [(m, k), "another metric"])
-    monkeypatch.setattr(measure, "training_row", lambda network, run: (network, run.n_nodes, run.n_layers))
+    monkeypatch.setattr(measure, "epoch_row", lambda network, run, n: (network, run.n_nodes, run.n_layers, n))
     stored = []
     monkeypatch.setattr(measure, "store", stored.extend)
     assert not measure.main(million=million)
-    cases = [(1000, 10), (10_000, 10), (100_000, 10), (100_000, 20)] + [(1_000_000, 10)] * million
+    cases = [(1000, 10), (3000, 10), (10_000, 10), (30_000, 10), (100_000, 10), (100_000, 20)]
+    cases += [(300_000, 10), (1_000_000, 10)] * million
     assert stored[: 2 * len(cases) : 2] == cases
-    assert stored[2 * len(cases) :] == [(name, *sizes(name)) for name in measure.TRAINING]
+    assert stored[2 * len(cases) :] == [(name, *sizes(name), n) for name, n in product(TRAINING_FIGURE, N_GRAPHS)]
     assert "100,000 nodes, 20 candidates" in capsys.readouterr().out
 
 

@@ -30,7 +30,13 @@ DIRECT = {str(r): r for r in sum(EXTRAS.values(), CORE)}.values()  # some are in
 BUILD = [Requirement(r) for r in PYPROJECT["build-system"]["requires"]]
 
 # Which extras each part of the package may use beside the core dependencies.
-MAY_USE = {"rivals": [], "beyond": ["large"], "real": ["real"], "experiments": ["notebooks", "real", "dask"]}
+MAY_USE = {
+    "engine": [],
+    "rivals": [],
+    "beyond": ["large"],
+    "real": ["real"],
+    "experiments": ["notebooks", "real", "dask"],
+}
 PROVIDED_BY = metadata.packages_distributions()  # {import name: names of packages}
 USED_BY_NAME = {"jupyter", "dask"}  # never imported: the command that opens the notebooks, a back end of joblib
 
@@ -225,9 +231,8 @@ NEW = ["venv", *UPDATE]
 def sandbox(tmp_path):
     """A folder with a space in its name and a set-up of no cost; setup() returns its calls of Python."""
     tree = tmp_path / "a tree"
-    tree.mkdir()
-    (tree / "helpers").mkdir()
-    for name in ("Makefile", "requirements.lock", "pyproject.toml", "helpers/kernels.py"):
+    (tree / "helpers/engine").mkdir(parents=True)
+    for name in ("Makefile", "requirements.lock", "pyproject.toml", "helpers/engine/kernels.py"):
         shutil.copy(ROOT / name, tree / name)
     (tmp_path / "version").write_text("3.11.0")
     (tmp_path / "python").write_text(FAKE_PYTHON.format(folder=tmp_path))
@@ -253,7 +258,7 @@ def test_setup_is_done_once(sandbox):
         lock.write("another==1.0\n")
     assert setup()[1] == UPDATE, "a changed lock is an update"
     assert setup()[1] == []
-    with (tree / "helpers/kernels.py").open("a") as kernels:
+    with (tree / "helpers/engine/kernels.py").open("a") as kernels:
         kernels.write("# changed")
     assert setup()[1] == UPDATE, "changed kernels are compiled again"
     assert setup()[1] == []

@@ -15,7 +15,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from helpers import paths, training
+from helpers import paths
+from helpers.engine.checkpoints import files
 from helpers.experiments import runs, sweep
 from helpers.experiments.runs import Run
 from helpers.experiments.sweep import SweepError
@@ -70,7 +71,7 @@ def alone(tmp_path_factory):
 
 
 def assert_as_if_trained_alone(run, folder, alone):
-    a, b = (load_file(training.files(runs.checkpoint(run, where))[0]) for where in (alone, folder))
+    a, b = (load_file(files(runs.checkpoint(run, where))[0]) for where in (alone, folder))
     assert a.keys() == b.keys()
     assert all(torch.equal(a[key], b[key]) for key in a)
 

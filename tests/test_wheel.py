@@ -36,6 +36,7 @@ L = np.diag((A + A.T).sum(0)) - A - A.T
 X = rng.multivariate_normal(np.zeros(20), np.linalg.inv(L + 0.01 * np.eye(20)), 500)
 learner = GraphLearner().fit(X)
 learner.plot()
+assert "</iframe>" in learner.explore()._repr_html_()
 found = learner.adjacency_ > 0
 for options in ({"method": "mle"}, {"method": "exact"}, {"method": "pds"}, {"method": "unrolling"}, {"candidates": 8}):
     GraphLearner(**options, verbose=False).fit(X)

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid, relu
 
+from ..engine.problem import check_distances
 from ..graphs import all_pairs, count_nodes, degrees
-from ..likelihood import approximate_mle, effective_resistances
-from ..solvers import check_distances
+from .likelihood import approximate_mle, effective_resistances
 
 N_FEATURES = 8  # of an edge, see `edge_features`
 N_UPDATES = 10  # of the likelihood on all pairs

@@ -9,7 +9,7 @@ import math
 import torch
 
 from ..graphs import all_pairs, count_nodes, laplacian
-from ..likelihood import cross_differences, log_likelihood
+from .likelihood import cross_differences, log_likelihood
 
 WEIGHT_SD = 0.1  # of the generator's log-weights, two of which are averaged
 LOG_SD = math.log1p(math.expm1(WEIGHT_SD**2) / 2) ** 0.5  # of the lognormal with the moments of that average

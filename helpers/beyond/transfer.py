@@ -10,8 +10,9 @@ from functools import partial
 import torch
 from torch.nn.functional import leaky_relu
 
+from ..engine.problem import check_distances, check_edges
 from ..graphs import all_pairs, count_nodes, degrees, degrees_adjoint
-from ..solvers import check_distances, check_edges, pds_step, safe_step
+from ..solvers import pds_step, safe_step
 
 
 def smaller_steps(model, n_nodes, *, trained_nodes=20):

@@ -1,7 +1,9 @@
 """The figures that show tables: one function per type, drawn from tidy frames in the style of `plots`."""
 
 import matplotlib.pyplot as plt
+import numpy as np
 import seaborn as sns
+from matplotlib.lines import Line2D
 
 from ..plots import COLOURS
 
@@ -36,6 +38,73 @@ def recovery(ours, trainings, paper):
         axis.minorticks_off()
         axis.grid(axis="both", lw=0.4, alpha=0.6)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def ladder(means, trainings, steps, reference):
+    """Error of a network that is changed step by step: one panel per family, log scale, steps from left to right.
+
+    Dots are means with 95 % intervals over graphs, small circles the single trainings behind them; `reference` is the
+    model of `means` that is drawn as a level.
+    """
+    families = means.family.unique()
+    place = {step: k for k, step in enumerate(steps)}
+    figure, axes = plt.subplots(1, len(families), figsize=(4.8 * len(families), 3.9), sharey=True, squeeze=False)
+    for axis, family in zip(axes[0], families):
+        part = means[(means.family == family) & means.model.isin(steps)]
+        single = trainings[(trainings.family == family) & trainings.model.isin(steps)]
+        colour = COLOURS["L2G"]
+        axis.errorbar(part.model.map(place), part.value, part.ci, fmt="o-", color=colour, ms=6, label="mean")
+        axis.plot(single.model.map(place), single.value, "o", color=colour, mfc="none", ms=4, label="one training")
+        level = means[(means.family == family) & (means.model == reference)].value.item()
+        axis.axhline(level, ls="--", color=COLOURS[_plain_name(reference)], label=reference)
+        axis.set(title=family, yscale="log")
+        axis.set_xticks(range(len(steps)), steps, rotation=35, ha="right")
+        axis.grid(axis="y", which="both", lw=0.4, alpha=0.5)
+    axes[0, 0].set_ylabel("GMSE")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def limits(ours, trainings, paper, bounds):
+    """Errors beside what no method can beat: one panel per family, one row per method, largest error on top, log scale.
+
+    Dots are ours with 95 % intervals over graphs, small circles the single trainings behind them, crosses the paper's;
+    a square is a number of the paper that is no GMSE. The rows of `bounds` are vertical lines, and left of the least
+    of them is grey.
+    """
+    families = ours.family.unique()
+    models = np.log(ours.set_index("model").value).groupby("model").mean().sort_values().index
+    figure, axes = plt.subplots(
+        1, len(families), figsize=(2.1 * len(families) + 1.9, 0.32 * len(models) + 1.9), sharex=True, sharey=True
+    )
+    same = paper.metric == "gmse"
+    marks = {
+        "ours": (ours, "o", {"ms": 6, "zorder": 3}),
+        "ours, one training": (trainings, "o", {"ms": 4, "mfc": "none", "mew": 0.8}),
+        "the paper's": (paper[same], "x", {"ms": 6, "mew": 1.8}),
+        "the paper's, as NMSE": (paper[~same], "s", {"ms": 8, "mfc": "none", "mew": 1.4}),
+    }
+    dashes = dict(zip(bounds.model.unique(), ("-", "--", ":"), strict=True))
+    for axis, family in zip(axes, families):
+        lines = bounds[bounds.family == family]
+        for bound in lines.itertuples():
+            axis.axvline(bound.value, color=REFERENCE, ls=dashes[bound.model], lw=1.1, zorder=1)
+        for place, model in enumerate(models):
+            colour = COLOURS.get(model, COLOURS.get(_plain_name(model)))
+            for frame, marker, look in marks.values():
+                part = frame[(frame.family == family) & (frame.model == model)]
+                axis.errorbar(part.value, [place] * len(part), xerr=part.ci, fmt=marker, color=colour, **look)
+        axis.set(title=family, xscale="log", xlabel="GMSE", yticks=range(len(models)), yticklabels=models)
+        axis.axvspan(1e-9, lines.value.min(), color="0.9", zorder=0)
+        axis.set_xticks((0.01, 0.1, 1, 10))
+        axis.set_xlim(1e-3, 20)
+        axis.minorticks_off()
+        axis.grid(axis="y", lw=0.4, alpha=0.6)
+    keys = [Line2D([], [], ls=ls, lw=1.1, color=REFERENCE, label=bound) for bound, ls in dashes.items()]
+    for label, (_, marker, look) in marks.items():
+        keys.append(Line2D([], [], ls="", color="black", marker=marker, label=label, **look))
+    figure.legend(handles=keys, loc="outside lower center", ncols=3)
     return figure
 
 
@@ -84,7 +153,7 @@ def convergence(frame, panels, *, width=4.4, height=3.7, rows=1):
 
 def training(frame, panels, sizes):
     """What training costs and brings: one panel per table, {table: axis settings}, one line per size, 95 % bars."""
-    figure, axes = plt.subplots(1, len(panels), figsize=(4.1 * len(panels), 3.9))
+    figure, axes = plt.subplots(1, len(panels), figsize=(3.5 * len(panels), 3.8))
     for axis, (table, settings) in zip(axes, panels.items()):
         for size, colour in zip(sizes, sns.color_palette("colorblind", len(sizes))):
             line = frame[(frame.table == table) & (frame.model == size)]
@@ -93,6 +162,34 @@ def training(frame, panels, sizes):
         axis.minorticks_off()
         axis.grid(lw=0.4, alpha=0.5)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(sizes))
+    return figure
+
+
+def cost(frame, change):
+    """CPU seconds of search and solution against the number of nodes, both log.
+
+    Beyond `change` nodes the search is another algorithm, so its line has a gap there, and each line has the slopes 1
+    and 1.5 beside it, from its first point on that side.
+    """
+    figure, axis = plt.subplots(figsize=(7.6, 5))
+    looks = {"search": ("neighbour search", "s", "0.5"), "solve": ("solution", "o", "black")}
+    for metric, (label, marker, colour) in looks.items():
+        line = frame[frame.metric == metric].sort_values("x")
+        beyond = line[line.x > change]
+        parts = [line[line.x <= change], beyond] if metric == "search" else [line]
+        for part in parts:
+            axis.plot(part.x, part.value, marker=marker, color=colour, lw=1.6, ms=6, label=label, zorder=3)
+        for power, dashes in ((1, "--"), (1.5, ":")):
+            law = beyond.value.iloc[0] * (beyond.x / beyond.x.iloc[0]) ** power
+            axis.plot(beyond.x, law, dashes, color=REFERENCE, lw=1, label=f"slope {power}")
+    axis.axvline(change, color="0.75", lw=1)
+    for text, side in (("exact search ", "right"), (" approximate search", "left")):
+        axis.text(change, 1, text, transform=axis.get_xaxis_transform(), ha=side, va="bottom", color=REFERENCE)
+    axis.set(xscale="log", yscale="log", xlabel="nodes", ylabel="CPU seconds on one core")
+    axis.minorticks_off()
+    axis.grid(lw=0.4, alpha=0.5)
+    handles, labels = axis.get_legend_handles_labels()
+    axis.legend(dict(zip(labels, handles)).values(), dict.fromkeys(labels), loc="lower right")
     return figure
 
 
@@ -109,6 +206,24 @@ def curves(frame, panels, *, width=4.4):
         axis.legend(fontsize=9)
         axis.grid(lw=0.4, alpha=0.5)
     axes[0, 0].set_ylabel(frame.metric.iloc[0])
+    return figure
+
+
+def reliability(curves, *, width=3.4):
+    """Reliability diagrams, one panel each and one line per family: share of true edges against mean probability.
+
+    curves : {title: {family: (mean, share, count)}}, see `metrics.calibration`. The area of a dot grows with the
+        logarithm of the number of pairs behind it.
+    """
+    figure, axes = plt.subplots(1, len(curves), figsize=(width * len(curves), width + 0.7), squeeze=False, sharey=True)
+    for axis, (title, families) in zip(axes[0], curves.items()):
+        axis.plot([0, 1], [0, 1], color="0.7", lw=1)
+        for (family, (mean, share, count)), colour in zip(families.items(), sns.color_palette("colorblind")):
+            axis.plot(mean, share, color=colour, lw=1.4, label=family)
+            axis.scatter(mean, share, 8 * np.log10(np.asarray(count) + 1), color=[colour], zorder=3)
+        axis.set(title=title, xlabel="edge probability", aspect="equal", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    axes[0, 0].set_ylabel("share that are edges")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 

@@ -54,7 +54,7 @@ def _parser():
     readme = add("readme", renew_readme, "renew the tables of README.md from data/results")
     readme.add_argument("--check", action="store_true", help="only say whether they are up to date")
     measure = add("measure", measure_times, "measure the times and the memory that a table shows; let nothing else run")
-    measure.add_argument("--million", action="store_true", help="also a graph of a million nodes: minutes, 2 GB")
+    measure.add_argument("--million", action="store_true", help="also graphs of up to a million nodes: minutes, 2 GB")
     return parser
 
 

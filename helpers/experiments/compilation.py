@@ -1,16 +1,17 @@
 """Compile every kernel once, so that neither a test nor a notebook has to: python -m helpers.experiments.compilation
 
-`make setup` calls it. The compiled code stays in `__pycache__`, beside the kernels, until `helpers/kernels.py` changes.
+`make setup` calls it. The compiled code stays in `__pycache__`, beside `helpers/engine/kernels.py`, until that changes.
 """
 
 import torch
 
 from .. import models, solvers
+from ..engine.layouts import DIRECT_NODES
 
 
 def compile_kernels() -> None:
     """Call whatever is compiled with every type of number that the package uses, on the least graphs that use it."""
-    path = torch.arange(solvers.DIRECT_NODES + 2)  # more nodes than are solved without conjugate gradients
+    path = torch.arange(DIRECT_NODES + 2)  # more nodes than are solved without conjugate gradients
     y = torch.ones(len(path) - 1, dtype=torch.float64)
     solvers.exact(y, edges=torch.stack([path[:-1], path[1:]]), n_nodes=len(path))
     for dtype in (torch.float32, torch.float64):

@@ -7,6 +7,7 @@ seconds count.
 """
 
 import json
+import math
 import os
 import platform
 import resource
@@ -23,7 +24,7 @@ from .. import paths
 from ..beyond.candidates import EXACT_SEARCH, candidate_edges
 from ..solvers import learn
 from . import tables
-from .runs import RUNS, step_seconds
+from .runs import N_GRAPHS, TRAINING_FIGURE, step_seconds
 from .scaling import plane_signals
 
 NAME = "measured_times"
@@ -31,25 +32,20 @@ COLUMNS = [*tables.COLUMNS, "x", "machine"]
 KEYS = ["table", "family", "metric", "model", "x"]  # of a row: a new measurement replaces the old one
 GB = 1e9
 
-LARGE = ((1_000, 10), (10_000, 10), (100_000, 10), (100_000, 20))  # nodes and candidates per node, of notebook 12
-MILLION = ((1_000_000, 10),)
-TRAINING = {  # the networks of notebook 06
-    "m = 20, T = 10": "l2g-ba-T10",
-    "m = 20, T = 20": "l2g-ba",
-    "m = 50, T = 20": "l2g-ba-m50",
-    "m = 100, T = 20": "l2g-ba-m100",
-}
+# Nodes and candidates per node, of notebook 12; the search changes at EXACT_SEARCH = 10,000 nodes
+LARGE = ((1_000, 10), (3_000, 10), (10_000, 10), (30_000, 10), (100_000, 10), (100_000, 20))
+MILLION = ((300_000, 10), (1_000_000, 10))
 
 
 def main(million=False):
-    """Measure everything, a million nodes only on demand (minutes, 2 GB), and renew the file."""
+    """Measure everything, more than 100,000 nodes only on demand (minutes, 2 GB), and renew the file."""
     rows = []
     for n_nodes, n_candidates in (*LARGE, *(MILLION if million else ())):
         print(f"{n_nodes:,} nodes, {n_candidates} candidates per node", flush=True)
         rows += large_rows(n_nodes, n_candidates)
-    for network, name in TRAINING.items():
-        print(f"training steps of {name}", flush=True)
-        rows.append(training_row(network, RUNS[name]))
+    for network, run in TRAINING_FIGURE.items():
+        print(f"epochs of {run.name}", flush=True)
+        rows += [epoch_row(network, run, n_graphs) for n_graphs in N_GRAPHS]
     store(rows)
 
 
@@ -131,7 +127,8 @@ def slope(frame, metric):
 # --- training ------------------------------------------------------------------------------------------------------
 
 
-def training_row(network, run, steps=40):
-    """Seconds per training step of a run; x is the batch size, and an epoch has n_train / x steps."""
-    seconds = step_seconds(run, steps)
-    return tables.single_row("training", run.family, "seconds per step", network, seconds, x=run.batch_size)
+def epoch_row(network, run, n_graphs):
+    """Seconds that a run takes for one pass over `n_graphs` training graphs, all of its steps measured."""
+    steps = math.ceil(n_graphs / run.batch_size)
+    seconds = steps * step_seconds(run, steps)
+    return tables.single_row("training", run.family, "seconds per epoch", network, seconds, x=n_graphs)

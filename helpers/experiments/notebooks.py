@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .. import paths
+from ..engine.pictures import looks_alike
 
 # jsonschema, which nbformat loads, would compile a grammar of web addresses first, which takes seconds. It does without
 # where the package is missing, and a notebook has no address that would be checked.
@@ -36,9 +37,12 @@ MAX_LINES = 15
 CELL_TIMEOUT = 900  # seconds
 PYTEST = "import sys; sys.modules['rfc3987_syntax'] = None; import pytest; sys.exit(pytest.main())"  # see above
 NBVAL = (
-    sys.executable, "-c", PYTEST, "--nbval-lax", "--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT}",
-    "--timeout=0", "--quiet", "-p", "no:cacheprovider",
+    sys.executable, "-c", PYTEST, "-p", "nbval.plugin", "--nbval-lax", "--nbval-current-env",
+    f"--nbval-cell-timeout={CELL_TIMEOUT}", "--quiet", "-p", "no:cacheprovider",
+    "-W", "ignore::pytest.PytestConfigWarning",
 )  # fmt: skip
+# The other plugins of the unit tests take two seconds to load and would do nothing here; nor do their settings.
+NBVAL_ENVIRONMENT = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "L2G_CHECK": "1"}
 # The longest start first.
 SLOWEST = ("09_abide", "12_large_graphs", "03_structure", "10_limits", "11_equivariant", "05_convergence")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # of a terminal, in IPython's tracebacks
@@ -125,8 +129,6 @@ def to_text(notebook: NotebookNode) -> str:
 
 def keep_pictures(notebook: NotebookNode, stored: NotebookNode) -> None:
     """Give `notebook` the stored picture wherever its own looks the same: the bytes depend on the machine."""
-    from ..plots import looks_alike  # here because it loads PyTorch, which takes seconds and `check` does without
-
     for new_cell, old_cell in zip(code_cells(notebook), code_cells(stored)):
         for new, old in zip(new_cell.outputs, old_cell.outputs):
             pictures = [output.get("data", {}).get("image/png") for output in (new, old)]
@@ -157,7 +159,7 @@ def test(path: Path | str) -> Outcome:
     Nothing is written, neither by nbval nor, since L2G_CHECK is set, by the notebook.
     """
     start = time.perf_counter()
-    done = subprocess.run([*NBVAL, str(path)], env=os.environ | {"L2G_CHECK": "1"}, capture_output=True, text=True)
+    done = subprocess.run([*NBVAL, str(path)], env=os.environ | NBVAL_ENVIRONMENT, capture_output=True, text=True)
     failure = COLOURS.sub("", done.stdout + done.stderr) if done.returncode else ""
     return Outcome(Path(path).stem, time.perf_counter() - start, failure)
 

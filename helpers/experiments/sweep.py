@@ -11,7 +11,8 @@ import threading
 from collections import deque
 from multiprocessing.connection import wait
 
-from .. import paths, training
+from .. import paths
+from ..engine.checkpoints import files
 from .runs import checkpoint, stacks, state_of, train_together
 
 ATTEMPTS = 3  # to train a stack whose process is killed
@@ -133,7 +134,7 @@ def _on_cluster(groups, scheduler, how):
                 continue
             reasons, contents = future.result()
             for run in futures[future]:
-                weights, sidecar, _ = training.files(checkpoint(run, how["folder"]))
+                weights, sidecar, _ = files(checkpoint(run, how["folder"]))
                 for target, content in zip((weights, sidecar), contents[run.name]):
                     if content and not (target.exists() and target.read_bytes() == content):
                         paths.write_atomically(target, content)
@@ -145,6 +146,6 @@ def _train_remotely(group, how):
     reasons = _attempt(group, how)
     contents = {}
     for run in group:
-        weights, sidecar, _ = training.files(checkpoint(run, how["folder"]))
+        weights, sidecar, _ = files(checkpoint(run, how["folder"]))
         contents[run.name] = [file.read_bytes() if file.exists() else b"" for file in (weights, sidecar)]
     return reasons, contents
