@@ -8,6 +8,7 @@ from matplotlib.lines import Line2D
 from ..plots import COLOURS
 
 REFERENCE = "#555555"  # what is no method
+OURS, PAPERS = "#1b1b1b", "#b5179e"  # two sources of numbers, in colours that no method has
 MANY_POINTS = 10  # from here on a curve needs no markers
 
 
@@ -23,12 +24,12 @@ def recovery(ours, trainings, paper):
         1, len(families), figsize=(2.7 * len(families) + 1.5, 0.25 * len(models) + 1.3), sharex=True, sharey=True
     )
     looks = {
-        "ours, mean": (ours, {"fmt": "o", "color": COLOURS["Unrolling"], "ms": 5}),
+        "ours, mean": (ours, {"fmt": "o", "color": OURS, "ms": 5}),
         "ours, one training": (
             trainings,
-            {"fmt": "o", "color": COLOURS["Unrolling"], "mfc": "none", "ms": 3, "mew": 0.7},
+            {"fmt": "o", "color": OURS, "mfc": "none", "ms": 3, "mew": 0.7},
         ),
-        "the paper's": (paper, {"fmt": "x", "color": COLOURS["L2G"], "ms": 5, "mew": 1.6}),
+        "the paper's": (paper, {"fmt": "x", "color": PAPERS, "ms": 5, "mew": 1.6}),
     }
     for axis, family in zip(axes, families):
         for label, (frame, look) in looks.items():
