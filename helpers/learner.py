@@ -34,7 +34,7 @@ from .beyond.likelihood import laplacian_mle, likely_scale, log_likelihood, unit
 from .beyond.transfer import unroll
 from .graphs import FAMILIES, all_pairs, differences, to_vector
 from .models import Unrolling
-from .signals import distances, pair_distances
+from .signals import distances, pair_distances, root_mean_square
 
 METHODS = ("equivariant", "pds", "exact", "mle", "unrolling")
 CANDIDATE_METHODS = ("equivariant", "exact", "pds", "unrolling")  # those that work on a list of candidates
@@ -286,7 +286,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         self._unit = self._find_unit((X - self.location_) / self.scale_)
         Z = self._in_unit(X, self._unit)
         mean_costs = n / (n - 1) if self.centre and n > 1 else 1.0  # a mean that was estimated costs a sample
-        self._variances = mean_costs * np.nanmean(Z**2, 0)
+        self._variances = mean_costs * root_mean_square(Z, robust=self.robust) ** 2
         self._clipped = 0.0
         share = moments.effective_share(Z) if self.n_independent == "auto" else 1.0
         if not self._is_broad:
@@ -386,9 +386,9 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         edges = (all_pairs(m) if edges is None else edges).numpy()
         if not self.standardise:
             self._doubt(doubts.of_units(deviations, names), doubts.of_constant_columns(deviations, names))
-        self._doubt(doubts.of_copies(y.numpy(), deviations, edges, names))
+        self._doubt(doubts.of_copies(y.numpy(), deviations, edges, self.n_effective_, names))
         if self._is_broad:
-            n_edges = sparse.csr_array(self.adjacency_).nnz // 2
+            n_edges = self._probability.sum() / 2  # as many as are expected
             self._doubt(doubts.of_size(m, self.n_effective_), doubts.of_density(n_edges, m * (m - 1) // 2))
 
     @property

@@ -6,6 +6,7 @@
 import math
 
 import numpy as np
+from scipy import stats
 
 from .moments import MIN_VALUES, add_white_signal, autocorrelations, effective_share
 
@@ -41,16 +42,17 @@ def of_constant_columns(deviations, names):
     return f"{_several(constant, 'column')} never varied: nothing is known of their edges; drop such columns"
 
 
-def of_copies(y, deviations, edges, names):
+def of_copies(y, deviations, edges, n_signals, names):
     """Columns that nearly are copies, up to sign, by the distances y (E,) of the pairs `edges` (2, E)."""
     a, b = deviations[np.asarray(edges)]
     varied = (a > 0) & (b > 0)
     product = np.where(varied, a * b, 1)
     gap = np.where(varied, (y - (a - b) ** 2) / product, 1).clip(0, 4)  # 2 (1 - r)
     unexplained = gap * (1 - gap / 4)  # 1 - r^2
-    typical = np.median(unexplained)
-    alike = np.flatnonzero(unexplained <= ALIKE * (typical or 1))
-    if not len(alike):
+    bound = ALIKE * (np.median(unexplained) or 1)
+    alike = np.flatnonzero(unexplained <= bound)
+    by_chance = len(y) * stats.beta.cdf(bound, max(n_signals - 1, 0.01) / 2, 0.5)  # among independent columns
+    if not len(alike) > 10 * by_chance:
         return None
     pairs = [f"{a!r} and {b!r}" for a, b in names[np.asarray(edges)[:, alike].T].tolist()]
     return (
@@ -111,7 +113,7 @@ def of_density(n_edges, n_pairs):
     if n_edges <= max(DENSITY * n_pairs, 10):
         return None
     return (
-        f"{n_edges:,} of {n_pairs:,} pairs are edges, more than in the graphs that the network was trained on: "
+        f"{n_edges:,.0f} of {n_pairs:,} pairs are edges, more than in the graphs that the network was trained on: "
         "probabilities of so dense graphs are not reliable; raise min_probability, or look for a common cause that all "
         "columns share and subtract it"
     )

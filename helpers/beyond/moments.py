@@ -13,7 +13,7 @@ import torch
 from sklearn.utils import check_array
 
 from ..graphs import all_pairs
-from ..signals import pair_distances, root_mean_square
+from ..signals import CUT, pair_distances, root_mean_square
 from .candidates import candidate_edges
 
 MIN_VALUES = 3  # of a column with gaps, and of a pair of columns: two points always lie on a line
@@ -91,22 +91,37 @@ def drop_empty_rows(X, names):
 def second_moments(Z, *, robust=False, ddof=0):
     """Moments of signals Z (n, m), already centred; ddof = 1 if their means were estimated.
 
-    Without gaps and robustness S = Z'Z / (n - ddof). Otherwise S_ij = r_ij sqrt(S_ii S_jj): variances over all values
-    of a column, correlations r over the rows that have both, which are 0 where there are too few. So what all columns
-    have in common cancels from differences as it does in a full table.
+    Without gaps and robustness S = Z'Z / (n - ddof). Otherwise S_ij = r_ij d_i d_j, correlations r over the rows that
+    have both, which are 0 where there are too few, and standard deviations d. Even then, what all columns have in
+    common cancels from differences.
     """
     known = (~np.isnan(Z)).astype(np.float64)
     counts = known.T @ known
     if not robust and known.all():
         return Moments(Z.T @ Z / max(len(Z) - ddof, 1), counts)
-    n = np.diag(counts)
-    variances = root_mean_square(Z, robust=robust) ** 2 * n / np.maximum(n - ddof, 1)
     often = counts >= min(MIN_VALUES, len(Z))
-    R = _robust_correlations(Z, often) if robust else _pairwise_correlations(np.nan_to_num(Z), known) * often
+    d = root_mean_square(Z, robust=robust)
+    if not known.all():
+        d = _reconcile(np.nan_to_num(np.clip(Z, -CUT * d, CUT * d) if robust else Z), known, d, often)
+    R = _robust_correlations(Z, d, often) if robust else _pairwise_correlations(np.nan_to_num(Z), known) * often
     np.fill_diagonal(R, 1)
     R, clipped = clip_eigenvalues(R)
-    d = np.sqrt(variances)
+    n = np.diag(counts)
+    d = d * np.sqrt(n / np.maximum(n - ddof, 1))
     return Moments(R * np.outer(d, d), counts, clipped)
+
+
+def _reconcile(Z, known, d, often):
+    """Standard deviations d (m,) whose ratios are those over common rows: log d_i - log d_j, a mean over all j.
+
+    Two columns that share a large part have nearly equal deviations over common rows, but not over different ones.
+    """
+    varied = d > 0
+    log = np.log(np.where(varied, d, 1))
+    squares = (Z * Z).T @ known  # of column i, over the rows that have j
+    usable = often & (squares > 0) & (squares.T > 0)
+    ratio = np.where(usable, np.log(np.where(usable, squares / squares.T.clip(1e-300), 1)) / 2, log[:, None] - log)
+    return np.where(varied, np.exp(ratio[:, varied].mean(1) + log[varied].mean()), 0)
 
 
 def _pairwise_correlations(Z, known):
@@ -116,14 +131,13 @@ def _pairwise_correlations(Z, known):
     return np.divide(Z.T @ Z, size, where=size > 0, out=np.zeros_like(size))
 
 
-def _robust_correlations(Z, often):
+def _robust_correlations(Z, deviations, often):
     """(s - d) / (s + d), s and d the clipped mean squares of x_i + x_j and x_i - x_j, in units of each column.
 
     Of the pairs that are known `often` (m, m) enough; 0 for the others.
     """
     m = Z.shape[1]
-    size = root_mean_square(Z, robust=True)
-    Z = np.divide(Z, size, where=size > 0, out=np.zeros_like(Z))
+    Z = np.divide(Z, deviations, where=deviations > 0, out=np.zeros_like(Z))
     edges = np.stack(np.nonzero(np.triu(often, 1)))
     d = pair_distances(Z, edges, robust=True).numpy()
     s = pair_sums(Z, edges, robust=True).numpy()
