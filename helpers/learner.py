@@ -18,19 +18,20 @@ import psutil
 import torch
 from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.sparse import csgraph
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import paths, solvers, training
 from .beyond import doubts, moments
+from .beyond.broad import BroadL2G
 from .beyond.candidates import GB, adjacency, candidate_edges, fit_memory, fitting_options
 from .beyond.completion import signed_laplacian
 from .beyond.equivariant import EquivariantL2G
 from .beyond.estimates import learn_from_moments, learn_on_list
 from .beyond.learned import LearnedGraph
-from .beyond.likelihood import laplacian_mle, likely_scale, log_likelihood, unit_scale
+from .beyond.likelihood import is_edge, laplacian_log_likelihood, laplacian_mle, log_likelihood, most_likely, unit_scale
+from .beyond.moments import signed_candidate_edges
 from .beyond.transfer import unroll
 from .graphs import FAMILIES, all_pairs, differences, to_vector
 from .models import Unrolling
@@ -39,9 +40,8 @@ from .signals import distances, pair_distances, root_mean_square
 METHODS = ("equivariant", "pds", "exact", "mle", "unrolling")
 CANDIDATE_METHODS = ("equivariant", "exact", "pds", "unrolling")  # those that work on a list of candidates
 PRIORS = ("broad", "mixed", *FAMILIES)
-NETWORKS = {"equivariant": EquivariantL2G, "unrolling": Unrolling}
+NETWORKS = {"equivariant": EquivariantL2G, "broad": BroadL2G, "unrolling": Unrolling}
 UNROLLING_NODES = 20  # of the graphs that `unrolling` was trained on
-NEGLIGIBLE = 1e-6  # of the largest weight: what is smaller counts as no edge
 SIGMA2 = 1e-4  # of Eq. (9), for graphs of mean degree 1
 LARGEST = 1e152  # of |X|, and 1 / LARGEST the least: weights are of the size of 1 / X^2
 
@@ -186,7 +186,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
             return moments.mean_log_likelihood(Z, K, robust=self.robust) - m * math.log(self._unit)
         L = torch.from_numpy(self.laplacian_ * self._unit**2)
         sigma2 = SIGMA2 * L.trace() / m if L.any() else self.precision_[0, 0] * self._unit**2
-        per_signal = _mean_log_likelihood(L, self._distances(Z), sigma2=sigma2)
+        per_signal = laplacian_log_likelihood(L, self._distances(Z), sigma2=sigma2)
         return float(per_signal) - (m - 1) * math.log(self._unit)  # from the unit back to that of X
 
     def __sklearn_tags__(self) -> Tags:
@@ -289,18 +289,21 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         self._variances = mean_costs * root_mean_square(Z, robust=self.robust) ** 2
         self._clipped = 0.0
         share = moments.effective_share(Z) if self.n_independent == "auto" else 1.0
-        if not self._is_broad:
+        if self._is_broad and self.candidates is None:
+            S, counts, self._clipped = moments.second_moments(Z, robust=self.robust, ddof=bool(self.centre))
+            self._learn_broad(learn_from_moments, S, self._count(n, counts, share))
+            self._doubt(doubts.of_gaps(counts, self.node_names_), doubts.of_repair(self._clipped))
+            edges, y = None, differences(torch.from_numpy(S))
+        else:
+            n_signals = self._count(n, n, share)
             edges, y = self._pairs(Z)
             y = y * mean_costs
-            self._learn_laplacian(y, edges, self._count(n, n, share))
-            self._doubt_pairs(y, edges)
-        elif self.candidates is None:
-            S, counts, self._clipped = moments.second_moments(Z, robust=self.robust, ddof=bool(self.centre))
-            self._learn_broad(S, self._count(n, counts, share))
-            self._doubt(doubts.of_gaps(counts, self.node_names_), doubts.of_repair(self._clipped))
-            self._doubt_pairs(differences(torch.from_numpy(S)), None)
-        else:
-            self._learn_broad_on_list(Z * math.sqrt(mean_costs), self._count(n, n, share))
+            if self._is_broad:
+                options = {"robust": self.robust, "progress": self._talks}
+                self._learn_broad(learn_on_list, Z * math.sqrt(mean_costs), edges, n_signals, **options)
+            else:
+                self._learn_laplacian(y, edges, n_signals)
+        self._doubt_pairs(y, edges)
         if not self._can_sign and self.candidates is None:
             S = moments.second_moments(Z).matrix
             self._doubt(doubts.of_negative_correlations(S, self.n_effective_, self.node_names_))
@@ -330,7 +333,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         n_signals = self._count(counts.max(), counts, 1.0)
         y = differences(torch.from_numpy(S)).clamp_min(0)
         if self._is_broad:
-            self._learn_broad(S, n_signals)
+            self._learn_broad(learn_from_moments, S, n_signals)
         else:
             self._learn_laplacian(y, None, self.n_effective_)
         self._doubt(doubts.of_gaps(counts, self.node_names_), doubts.of_repair(self._clipped))
@@ -379,41 +382,19 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         self.doubts_ += [doubt for doubt in found if doubt]
 
     def _doubt_pairs(self, y, edges):
-        """Doubts that variances and distances y (E,) raise, and the size of the graph."""
-        m = self.n_features_in_
-        names = self.node_names_
+        """Doubts about columns, by their variances and distances y (E,), and about the size of the graph."""
+        edges = all_pairs(self.n_features_in_) if edges is None else edges
         deviations = np.sqrt(self._variances)
-        edges = (all_pairs(m) if edges is None else edges).numpy()
-        if not self.standardise:
-            self._doubt(doubts.of_units(deviations, names), doubts.of_constant_columns(deviations, names))
-        self._doubt(doubts.of_copies(y.numpy(), deviations, edges, self.n_effective_, names))
+        about = (deviations, self.n_effective_, self.node_names_)
+        self._doubt(*doubts.of_columns(y.numpy(), edges.numpy(), *about, scaled=self.standardise))
         if self._is_broad:
-            n_edges = self._probability.sum() / 2  # as many as are expected
-            self._doubt(doubts.of_size(m, self.n_effective_), doubts.of_density(n_edges, m * (m - 1) // 2))
+            self._doubt(*doubts.of_size(self._probability, self.n_effective_))
 
-    @property
-    def _broad_options(self):
-        options = {"signed": self._can_sign, "self_loops": self._can_loop, "min_probability": self.min_probability}
-        return _network("equivariant", "broad"), options
-
-    def _learn_broad(self, S, n_signals):
-        """The graph of second moments S (m, m), by the broad network."""
+    def _learn_broad(self, learn, *data, **options):
+        """The graph by the broad network, which `learn` asks about data: see `estimates`."""
         start = time.perf_counter()
-        network, options = self._broad_options
-        self._store(*learn_from_moments(network, S, n_signals, **options))
-        self._say(f"{self.method} in {time.perf_counter() - start:.1f} s")
-
-    def _learn_broad_on_list(self, Z, n_signals):
-        """The graph of samples Z (n, m), by the broad network, on a list of candidates."""
-        start = time.perf_counter()
-        seed = check_random_state(self.random_state).randint(2**31)
-        edges = moments.nearest_pairs(Z, self.candidates, signed=self._can_sign, seed=seed)
-        self._say(f"{edges.shape[1]:,} pairs of nodes in {time.perf_counter() - start:.1f} s")
-        start = time.perf_counter()
-        network, options = self._broad_options
-        options |= {"robust": self.robust, "progress": self._talks}
-        self._store(*learn_on_list(network, Z, edges, n_signals, **options))
-        self._doubt_pairs(pair_distances(Z, edges, robust=self.robust), edges)
+        options |= {"signed": self._can_sign, "self_loops": self._can_loop, "min_probability": self.min_probability}
+        self._store(*learn(_network("broad"), *data, **options))
         self._say(f"{self.method} in {time.perf_counter() - start:.1f} s")
 
     def _pairs(self, Z):
@@ -423,7 +404,8 @@ class GraphLearner(LearnedGraph, BaseEstimator):
             edges, y = None, self._distances(Z)
         else:
             seed = check_random_state(self.random_state).randint(2**31)
-            edges, y = candidate_edges(Z, self.candidates, seed=seed)
+            search = signed_candidate_edges if self._can_sign else candidate_edges
+            edges, y = search(Z, self.candidates, seed=seed)
             if self.robust:
                 y = pair_distances(Z, edges, robust=True)
         self._say(f"{len(y):,} pairs of nodes in {time.perf_counter() - start:.1f} s")
@@ -484,10 +466,10 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         y = y * unit_scale(y, self._convex(y, edges, None), m)
         families = [self.prior] if self.prior in FAMILIES else FAMILIES
         found = [unroll(_network("unrolling", family), y, edges, m) for family in families]
-        found = [_most_likely(w, y, edges, m) for w in found]
+        found = [most_likely(w, y, edges, m) for w in found]
         w = found[0] if len(found) == 1 else max(found, key=lambda w: log_likelihood(w, y, sigma2=SIGMA2))
         if m != UNROLLING_NODES:
-            degree = 2 * _is_edge(w).sum().item() / m
+            degree = 2 * is_edge(w).sum().item() / m
             self._doubt(
                 f"method='unrolling' was trained on graphs of {UNROLLING_NODES} nodes and X has {m}: do not rely on "
                 f"this graph of {degree:.3g} edges per node. method='equivariant' was trained on many sizes, "
@@ -498,11 +480,11 @@ class GraphLearner(LearnedGraph, BaseEstimator):
     def _keep(self, w, probability, y, edges):
         """Drop what is no edge, give the rest its most likely scale, and store it all as matrices."""
         m = self.n_features_in_
-        w = torch.where(_is_edge(w), w.double(), 0)
+        w = torch.where(is_edge(w), w.double(), 0)
         if probability is not None:
             w = torch.where(probability >= self.min_probability, w, 0)
             probability = self._matrix(probability.double(), edges)
-        self._store(self._matrix(_most_likely(w, y, edges, m), edges), None, probability)
+        self._store(self._matrix(most_likely(w, y, edges, m), edges), None, probability)
 
     def _store(self, A, K, probability):
         """The results, from weights, a precision matrix, or None for that of Eq. (9), and probabilities or None."""
@@ -520,8 +502,8 @@ class GraphLearner(LearnedGraph, BaseEstimator):
 
     def _matrix(self, x, edges):
         """Values of the pairs, (E,), as a symmetric matrix (m, m): sparse if the user asked for candidates."""
-        m = self.n_features_in_
-        A = adjacency(x, all_pairs(m) if edges is None else edges, m)
+        edges = all_pairs(self.n_features_in_) if edges is None else edges
+        A = adjacency(x, edges, self.n_features_in_)
         return A if self.candidates else A.toarray()
 
 
@@ -534,42 +516,12 @@ def _is_constant(Z):
     return (Z == Z[:, :1]).all()
 
 
-# --- graphs as half-vectors (E,) on all pairs, `edges` = None, or on a list ------------------------------------------
-
-
-def _is_edge(w):
-    """Where weights (E,) are not negligible."""
-    return w > NEGLIGIBLE * w.max()
-
-
-def _most_likely(w, y, edges, m):
-    """w with its most likely scale, w'y = m - number of components; a graph that does not tell (w'y = 0) stays."""
-    A = adjacency(w, all_pairs(m) if edges is None else edges, m)
-    n_components, _ = csgraph.connected_components(A, directed=False)
-    return w * likely_scale(w, y, m - n_components) if w @ y > 0 else w
-
-
-def _mean_log_likelihood(L, y, sigma2):
-    """`likelihood.log_likelihood`, from a Laplacian (m, m), and for two nodes, too."""
-    w = -to_vector(L)
-    if len(w) > 1:
-        return log_likelihood(w, y, sigma2=sigma2)
-    (edge,), (distance,) = w, y
-    precision = 2 * edge + sigma2  # of (x_0 - x_1) / sqrt(2), whose mean square is distance / 2
-    return (precision.log() - precision * distance / 2 - math.log(2 * math.pi)) / 2
-
-
 # --- networks --------------------------------------------------------------------------------------------------------
 
 
 @cache
-def _network(model, family):
+def _network(model, family=None):
     """A trained network that comes with the package, built from the arguments that its record states."""
-    if family == "broad":
-        from .beyond.broad import BroadL2G
-
-        model, path = BroadL2G, paths.WEIGHTS / "broad"
-    else:
-        model, path = NETWORKS[model], paths.WEIGHTS / f"{model}-{family.lower()}"
+    path = paths.WEIGHTS / (f"{model}-{family.lower()}" if family else model)
     record = training.read_record(path)
-    return training.load(path, model(**record["configuration"]["arguments"]))
+    return training.load(path, NETWORKS[model](**record["configuration"]["arguments"]))

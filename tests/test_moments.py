@@ -19,10 +19,10 @@ from helpers.beyond.moments import (
     fill_constant,
     location_and_scale,
     mean_log_likelihood,
-    nearest_pairs,
     pair_sums,
     repair,
     second_moments,
+    signed_candidate_edges,
 )
 from helpers.graphs import all_pairs, differences, sample_graphs
 from helpers.signals import sample_signals
@@ -227,12 +227,11 @@ def test_candidates_are_near_in_difference_or_in_sum():
     rng = np.random.default_rng(6)
     base = rng.standard_normal((300, 10))
     X = np.hstack([base, -base + 0.1 * rng.standard_normal(base.shape)])  # i and i + 10 are opposite
-    signed = set(map(tuple, nearest_pairs(X, 1, signed=True).T.tolist()))
-    assert signed == {(k, k + 10) for k in range(10)}
-    unsigned = set(map(tuple, nearest_pairs(X, 1, signed=False).T.tolist()))
-    assert not signed & unsigned
-    assert torch.equal(nearest_pairs(X, 19, signed=True), all_pairs(20))
-    edges = nearest_pairs(X, 4, signed=True)
+    edges, y = signed_candidate_edges(X, 1)
+    assert set(map(tuple, edges.T.tolist())) == {(k, k + 10) for k in range(10)}
+    np.testing.assert_allclose(y, ((X[:, :10] - X[:, 10:]) ** 2).mean(0))
+    assert torch.equal(signed_candidate_edges(X, 19)[0], all_pairs(20))
+    edges = signed_candidate_edges(X, 4)[0]
     assert (edges[0] < edges[1]).all() and edges.shape[1] <= 80
     assert len(torch.unique(edges, dim=1).T) == edges.shape[1]
 

@@ -8,11 +8,13 @@ import math
 import numpy as np
 from scipy import stats
 
+from .broad_law import LAW
 from .moments import MIN_VALUES, add_white_signal, autocorrelations, effective_share
 
 NODES = (3, 200)  # what the broad network was trained on
-SAMPLES = (5, 10_000)
-DENSITY = 0.5  # edges per pair of nodes
+SAMPLES = LAW["n_signals"]
+DENSITY = 0.9  # edges per pair of nodes, of graphs that have
+MIN_DENSE = 10  # nodes
 UNITS = 100  # between the largest and the smallest standard deviation
 ALIKE = 1e-4  # share of its variance that a copy of another column has for itself
 NEGATIVE = -0.2  # partial correlation
@@ -20,18 +22,29 @@ WORTH = 0.8  # independent samples per row, below which it matters
 N_NAMED = 3
 
 
+def of_columns(y, edges, deviations, n_signals, names, *, scaled):
+    """Different units, unless they were `scaled`, columns that never vary, and copies; y (E,), edges (2, E)."""
+    if not scaled:
+        yield of_units(deviations, names)
+        yield of_constant_columns(deviations, names)
+    yield of_copies(y, deviations, edges, n_signals, names)
+
+
 def of_units(deviations, names):
-    """Columns in different units; standard deviations (m,) before any scaling."""
+    """Columns in different units; standard deviations (m,) before any scaling.
+
+    A single column may vary so much more than others because it has hardly any neighbours; several do not.
+    """
     positive = deviations > 0
-    if not positive.any():
-        return None
     found = deviations[positive]
-    if found.max() <= UNITS * found.min():
+    low, high = np.quantile(found, [0.1, 0.9])
+    ratio = found.max() / found.min()
+    if not (ratio > UNITS**1.5 or (ratio > UNITS and high > UNITS**0.5 * low)):
         return None
-    low, high = names[positive][[found.argmin(), found.argmax()]].tolist()
+    least, most = names[positive][[found.argmin(), found.argmax()]].tolist()
     return (
-        f"standard deviations of the columns differ {found.max() / found.min():.2g}-fold, from {low!r} to {high!r}, as "
-        "if they had different units: try standardise=True"
+        f"standard deviations of the columns differ {ratio:.2g}-fold, from {least!r} to {most!r}, as if they had "
+        "different units: try standardise=True"
     )
 
 
@@ -98,25 +111,22 @@ def of_time(Z):
     )
 
 
-def of_size(m, n_signals):
-    """Numbers of nodes or of samples that the network never saw."""
+def of_size(probability, n_signals):
+    """Numbers of nodes, of samples or of edges that the network hardly ever saw; probability (m, m)."""
+    m = probability.shape[0]
     for name, value, (low, high) in (("nodes", m, NODES), ("independent samples", n_signals, SAMPLES)):
         if not low <= value <= high:
-            return (
+            yield (
                 f"{value:,.4g} {name} are outside of {low} to {high:,}, which the network was trained on: check the "
                 "graph on data that you know, or compare with method='mle'"
             )
-    return None
-
-
-def of_density(n_edges, n_pairs):
-    if n_edges <= max(DENSITY * n_pairs, 10):
-        return None
-    return (
-        f"{n_edges:,.0f} of {n_pairs:,} pairs are edges, more than in the graphs that the network was trained on: "
-        "probabilities of so dense graphs are not reliable; raise min_probability, or look for a common cause that all "
-        "columns share and subtract it"
-    )
+    n_pairs = m * (m - 1) // 2
+    n_edges = probability.sum() / 2  # as many as are expected
+    if m >= MIN_DENSE and n_edges > DENSITY * n_pairs:
+        yield (
+            f"{n_edges:,.0f} of {n_pairs:,} pairs are edges, more than in the graphs that the network was trained on: "
+            "look for a cause that all columns share and subtract it, or raise min_probability"
+        )
 
 
 def of_repair(clipped):

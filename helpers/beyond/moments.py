@@ -152,21 +152,21 @@ def pair_sums(Z, edges, *, robust=False):
     return pair_distances(np.hstack([Z, -Z]), np.stack([i, j + Z.shape[1]]), robust=robust)
 
 
-def nearest_pairs(Z, n_candidates, *, signed, seed=0):
-    """Each node with its `n_candidates` nearest, in difference or, if signed, in sum: Z (n, m) -> edges (2, E).
+def signed_candidate_edges(Z, n_candidates, *, seed=0):
+    """`candidate_edges` where edges may be negative: each node with its nearest in difference or in sum.
 
-    A node at distance |x_i + x_j| is the mirror image of one at |x_i - x_j|: both are found among the columns of
-    [Z, -Z]. If Z is standardised, nearest means of the largest absolute correlation.
+    A column at |x_i + x_j| is the mirror image of one at |x_i - x_j|: both are found among the columns of [Z, -Z]. If Z
+    is standardised, nearest means of the largest absolute correlation. Z (n, m) -> edges (2, E), y (E,).
     """
     m = Z.shape[1]
-    if not signed:
-        return candidate_edges(Z, n_candidates, seed=seed)[0]
-    if n_candidates == m - 1:
-        return all_pairs(m)
-    i, j = candidate_edges(np.hstack([Z, -Z]), n_candidates, seed=seed)[0] % m
-    low, high = torch.minimum(i, j), torch.maximum(i, j)
-    keys = torch.unique((low * m + high)[low != high])
-    return torch.stack([keys // m, keys % m])
+    if n_candidates < m - 1:
+        i, j = candidate_edges(np.hstack([Z, -Z]), n_candidates, seed=seed)[0] % m
+        low, high = torch.minimum(i, j), torch.maximum(i, j)
+        keys = torch.unique((low * m + high)[low != high])
+        edges = torch.stack([keys // m, keys % m])
+    else:
+        edges = all_pairs(m)
+    return edges, pair_distances(Z, edges)
 
 
 def column_variances(Z, n_signals, *, robust=False):
