@@ -21,6 +21,7 @@ MIN_LAGS = 3
 WINDOW = 3  # lags are summed up to so many times the time within which samples forget
 MAX_SERIES = 500  # columns among which pairs are averaged, and
 MAX_VALUES = 2**24  # values that are transformed at once
+MAX_SPREAD = 1e70  # between the variances of two columns
 COPY = 1e-12  # share of a variance that another column leaves unexplained: below, rounding is all there is
 
 
@@ -48,7 +49,10 @@ def location_and_scale(X, names, *, centre, standardise, robust):
     location = middle(X, 0) if centre else np.zeros(X.shape[1])
     scale = np.ones(X.shape[1])
     if standardise:
-        size = np.nanmax(np.abs(X - location)) or 1.0  # squares of what is divided by it stay in range
+        sizes = np.nanmax(np.abs(X - location), 0)
+        size = np.where(
+            (sizes > 0) & (sizes < 1e-100 * sizes.max()), sizes, sizes.max() or 1.0
+        )  # squares stay in range
         scale = size * root_mean_square((X - location) / size, robust=robust)
         check_scale(scale, names)
     if robust and centre:  # again without what rows have in common, which blurs medians, not differences
@@ -62,6 +66,16 @@ def check_scale(scale, names):
     if not scale.all():
         constant = names[scale == 0][:5].tolist()
         raise ValueError(f"X has constant columns, {constant}: drop them, or do not standardise")
+
+
+def check_spread(variances, names):
+    """ValueError if columns are of so different units that their products are out of range; variances (m,)."""
+    positive = variances > 0
+    found = variances[positive]
+    if found.max() > MAX_SPREAD * found.min():
+        least, most = names[positive][[found.argmin(), found.argmax()]].tolist()
+        ratio = math.sqrt(found.max()) / math.sqrt(found.min())
+        raise ValueError(f"column {most!r} of X varies {ratio:.0e} times as much as {least!r}: set standardise=True")
 
 
 def bring_to_one_size(Z):
