@@ -22,7 +22,7 @@ WINDOW = 3  # lags are summed up to so many times the time within which samples 
 MAX_SERIES = 500  # columns among which pairs are averaged, and
 MAX_VALUES = 2**24  # values that are transformed at once
 MAX_SPREAD = 1e70  # between the variances of two columns
-COPY = 1e-12  # share of a variance that another column leaves unexplained: below, rounding is all there is
+COPY = 1e-9  # share of a variance that another column leaves unexplained: below, rounding is all there is
 
 
 class Moments(NamedTuple):
@@ -235,18 +235,14 @@ def fill_constant(S, n_signals):
 def add_white_signal(S, n_signals):
     """S (m, m) as if each column had a little noise of its own: positive definite, with the variances of S.
 
-    As much as one signal among N has of what no other single column explains: column i gets c_i / N, c_i the harmonic
-    mean over j of S_ii - S_ij^2 / S_jj. So a large part that all columns share, or other units, change nothing. Copies
-    of a column do not count. All variances are positive, see `fill_constant`.
+    As much as one signal among N has of what the most similar column does not explain: column i gets c_i / N, c_i the
+    least S_ii - S_ij^2 / S_jj. So neither a large part that all columns share, nor one heavy edge, nor other units make
+    a difference. Copies of a column do not count. All variances are positive, see `fill_constant`.
     """
     variances = np.diag(S)
     R = S / np.sqrt(np.outer(variances, variances))
-    np.fill_diagonal(R, 0)
     unexplained = 1 - R**2
-    np.fill_diagonal(unexplained, 0)
-    counted = unexplained > COPY
-    inverse = np.divide(1, unexplained, where=counted, out=np.zeros_like(R)).sum(1)
-    share = np.divide(counted.sum(1), inverse, where=inverse > 0, out=np.ones(len(S)))
+    share = np.where(unexplained > COPY, unexplained, 1).min(1)
     d = np.sqrt(1 + share / n_signals)
     R = R / np.outer(d, d)
     np.fill_diagonal(R, 1)
