@@ -10,6 +10,7 @@ import pandas as pd
 import psutil
 import pytest
 import torch
+import toys
 from scipy import sparse
 from scipy.sparse import csgraph
 from scipy.spatial.distance import squareform
@@ -32,6 +33,14 @@ from helpers.training import load
 
 TRUTH = sample_graphs("WS", 1, 20, seed=7, dtype=torch.float64)[0]
 X = sample_signals(TRUTH, 500, seed=8).numpy()
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch):
+    real = learner._network
+    monkeypatch.setattr(
+        learner, "_network", lambda model, family: toys.ShrunkInverse() if family == "broad" else real(model, family)
+    )
 
 
 def vector(fitted):
