@@ -35,12 +35,20 @@ TRUTH = sample_graphs("WS", 1, 20, seed=7, dtype=torch.float64)[0]
 X = sample_signals(TRUTH, 500, seed=8).numpy()
 
 
+# What a user can choose between: the default, the same network's narrow sister, and the other methods
+LEARNERS = {"broad": {}, "equivariant": {"prior": "mixed"}} | {name: {"method": name} for name in METHODS[1:]}
+
+
+def make(name, **options):
+    return GraphLearner(**LEARNERS[name] | options)
+
+
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch):
+    """A simple estimate in place of the broad network: here it is about what is done with its answer."""
     real = learner._network
-    monkeypatch.setattr(
-        learner, "_network", lambda model, family: toys.ShrunkInverse() if family == "broad" else real(model, family)
-    )
+    fake = toys.ShrunkInverse()
+    monkeypatch.setattr(learner, "_network", lambda model, *family: fake if model == "broad" else real(model, *family))
 
 
 def vector(fitted):
@@ -99,25 +107,31 @@ def test_plot_draws_every_edge_and_name():
 # --- what must not matter ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", LEARNERS)
 @pytest.mark.parametrize("factor", [1e-150, 12.3, 1e150])
-def test_units_scale_the_weights_and_nothing_else(method, factor):
-    one, other = GraphLearner(method).fit(X), GraphLearner(method).fit(factor * X)
+def test_units_scale_the_weights_and_nothing_else(name, factor):
+    one, other = make(name).fit(X), make(name).fit(factor * X)
     A, B = one.adjacency_, other.adjacency_ * factor**2
     np.testing.assert_allclose(B, A, rtol=1e-4, atol=1e-6 * A.max())
     np.testing.assert_array_equal(B > 1e-5 * A.max(), A > 1e-5 * A.max())
-    expected = one.score(X) - 19 * np.log(factor)  # a density has the inverse unit
+    freedom = 20 if name == "broad" else 19  # a Laplacian does not see constants
+    expected = one.score(X) - freedom * np.log(factor)  # a density has the inverse unit
+    for results in ("precision_", "partial_correlation_", "covariance_"):
+        power = {"precision_": 2, "partial_correlation_": 0, "covariance_": -2}[results]
+        A, B = getattr(one, results), getattr(other, results) * factor**power
+        np.testing.assert_allclose(B, A, rtol=1e-4, atol=1e-6 * A.max())
     assert other.score(factor * X) == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_order_of_nodes_and_samples_does_not_matter(method):
+@pytest.mark.parametrize("name", LEARNERS)
+def test_order_of_nodes_and_samples_does_not_matter(name):
     rng = np.random.default_rng(0)
     order = rng.permutation(20)
-    one, other = GraphLearner(method).fit(X), GraphLearner(method).fit(rng.permutation(X)[:, order])
-    for name in ("adjacency_", "laplacian_") + (("edge_probability_",) if method == "equivariant" else ()):
-        A = getattr(one, name)
-        np.testing.assert_allclose(getattr(other, name), A[order[:, None], order], rtol=1e-3, atol=1e-4 * A.max())
+    one, other = make(name).fit(X), make(name).fit(rng.permutation(X)[:, order])
+    probability = ("edge_probability_",) if one.method == "equivariant" else ()
+    for result in ("adjacency_", "laplacian_", "precision_", *probability):
+        A = getattr(one, result)
+        np.testing.assert_allclose(getattr(other, result), A[order[:, None], order], rtol=1e-3, atol=1e-4 * A.max())
 
 
 @pytest.mark.parametrize("robust", [False, True])
@@ -156,13 +170,16 @@ def test_what_columns_are_centred_on_and_divided_by():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_graphs_are_recovered(method):
-    fitted = GraphLearner(method).fit(X)
+    fitted = make(method).fit(X)
     assert auc(vector(fitted), TRUTH) > 0.9
     np.testing.assert_array_equal(fitted.adjacency_, fitted.adjacency_.T)
     np.testing.assert_allclose(fitted.laplacian_.sum(1), 0, atol=1e-12)
     np.testing.assert_array_equal(np.diag(fitted.laplacian_.diagonal()) - fitted.laplacian_, fitted.adjacency_)
     assert 0.6 < fitted.adjacency_.sum() / 20 < 1.4, "mean degree, which is 1 in truth"
     assert hasattr(fitted, "edge_probability_") == (method == "equivariant")
+    white = 1e-4 * fitted.adjacency_.sum() / 20
+    np.testing.assert_allclose(fitted.precision_, fitted.laplacian_ + white * np.eye(20))
+    np.testing.assert_allclose(fitted.covariance_ @ fitted.precision_, np.eye(20), atol=1e-7)
 
 
 def test_mle_exact_and_pds_are_the_solvers_answers():
@@ -212,12 +229,12 @@ def test_unrolling_without_prior_is_the_most_likely_of_four():
 
 
 def test_probabilities_decide_and_fewer_samples_are_less_sure():
-    fitted = GraphLearner().fit(X)
+    fitted = GraphLearner(prior="mixed").fit(X)
     p, A = fitted.edge_probability_, fitted.adjacency_
     assert 0 <= p.min() and p.max() <= 1 and (p.diagonal() == 0).all()
     np.testing.assert_array_equal(A > 0, p >= 0.5)
-    np.testing.assert_array_equal(GraphLearner(min_probability=0.9).fit(X).adjacency_ > 0, p >= 0.9)
-    doubt = [(q * (1 - q)).mean() for q in (p, GraphLearner(n_independent=50).fit(X).edge_probability_)]
+    np.testing.assert_array_equal(GraphLearner(prior="mixed", min_probability=0.9).fit(X).adjacency_ > 0, p >= 0.9)
+    doubt = [(q * (1 - q)).mean() for q in (p, GraphLearner(prior="mixed", n_independent=50).fit(X).edge_probability_)]
     assert doubt[1] > 1.5 * doubt[0]
     edge = next(iter(fitted.to_networkx().edges(data=True)))
     assert edge[2]["probability"] == p[edge[0], edge[1]]
@@ -252,10 +269,10 @@ def test_the_scale_is_the_most_likely_one(method):
 def test_the_scale_is_that_of_the_edges_that_are_kept(min_probability):
     """w'y = m - number of components, whatever was dropped."""
     few = X[:40]
-    fitted = GraphLearner(min_probability=min_probability).fit(few)
+    fitted = GraphLearner(prior="mixed", min_probability=min_probability).fit(few)
     w = vector(fitted)
     assert (w @ centred_distances(few)).item() == pytest.approx(20 - n_components(fitted))
-    expected = GraphLearner(min_probability=0).fit(few)
+    expected = GraphLearner(prior="mixed", min_probability=0).fit(few)
     kept = squareform(fitted.edge_probability_) >= min_probability
     ratio = w[kept] / vector(expected)[kept]
     torch.testing.assert_close(ratio, ratio[:1].expand_as(ratio)), "one factor for all"
@@ -263,11 +280,17 @@ def test_the_scale_is_that_of_the_edges_that_are_kept(min_probability):
 
 
 def test_nothing_kept_is_an_empty_graph():
-    fitted = GraphLearner(min_probability=1).fit(X[:5])
-    assert not fitted.adjacency_.any()
-    assert not fitted.laplacian_.any()
-    assert fitted.edge_probability_.max() > 0
-    assert fitted.to_networkx().number_of_edges() == 0
+    for options in ({"prior": "mixed"}, {"prior": "broad", "self_loops": False}, {"prior": "broad"}):
+        fitted = GraphLearner(min_probability=1, **options).fit(X[:6])
+        assert not fitted.adjacency_.any()
+        assert not fitted.laplacian_.any()
+        assert fitted.edge_probability_.max() > 0
+        assert fitted.to_networkx().number_of_edges() == 0
+        assert len(fitted.to_pandas()) == 0
+        variances = X[:6].var(0, ddof=1)
+        expected = 1 / (variances if fitted._can_loop else variances.mean())
+        np.testing.assert_allclose(fitted.precision_, expected * np.eye(20))
+        assert np.isfinite(fitted.score(X))
 
 
 def test_negligible_weights_are_no_edges(monkeypatch):
@@ -312,14 +335,14 @@ def test_two_nodes_are_one_edge():
     rng = np.random.default_rng(0)
     pair = rng.standard_normal((200, 2)) * 3
     for method in METHODS:
-        fitted = GraphLearner(method).fit(pair)
+        fitted = make(method).fit(pair)
         D = np.diff(pair - pair.mean(0))[:, 0]
         assert fitted.adjacency_[0, 1] == pytest.approx(1 / (D**2).mean() * 199 / 200)
         L = fitted.laplacian_
         sd = np.sqrt(1 / (2 * L[0, 0] + 1e-4 * L[0, 0]))  # of the difference over sqrt(2)
         expected = multivariate_normal(cov=sd**2).logpdf(D / np.sqrt(2)).mean()
         assert fitted.score(pair) == pytest.approx(expected)
-    assert GraphLearner().fit(pair).edge_probability_.tolist() == [[0, 1], [1, 0]]
+    assert GraphLearner(prior="mixed").fit(pair).edge_probability_.tolist() == [[0, 1], [1, 0]]
     with pytest.raises(AttributeError):
         _ = GraphLearner("exact").fit(pair).edge_probability_
 
@@ -389,7 +412,7 @@ def test_all_candidates_are_the_dense_answer(method, robust, capsys):
 def test_the_network_on_candidates_is_near_the_one_on_all_pairs(monkeypatch):
     truth = sample_graphs("WS", 1, 60, seed=3, dtype=torch.float64)[0]
     data = sample_signals(truth, 600, seed=4).numpy()
-    dense, near = GraphLearner().fit(data), GraphLearner(candidates=15, verbose=False)
+    dense, near = make("equivariant").fit(data), make("equivariant", candidates=15, verbose=False)
     probability = near.fit(data).edge_probability_
     assert sparse.issparse(probability) and probability.nnz < 60 * 30
     assert np.abs(probability.toarray() - dense.edge_probability_).mean() < 0.005
@@ -503,6 +526,8 @@ def test_no_more_candidates_are_advised_than_there_are_nodes():
         {"n_independent": np.nan}, {"n_independent": "all"}, {"average_degree": 0}, {"average_degree": np.inf},
         {"candidates": 0}, {"candidates": 1}, {"candidates": 2.5}, {"candidates": 20}, {"candidates": "5"},
         {"method": "mle", "candidates": 5}, {"prior": "mixed", "method": "unrolling", "candidates": 5},
+        {"signed": True}, {"self_loops": True}, {"signed": 2}, {"self_loops": "no"}, {"n_independent": "automatic"},
+        {"signed": True, "method": "equivariant", "prior": "mixed"},
     ],
 )  # fmt: skip
 def test_bad_options_are_named(options):
@@ -564,7 +589,7 @@ def test_bad_columns_are_named():
 def test_columns_that_always_agree_are_an_edge_and_nothing_is_infinite():
     data = np.random.default_rng(0).standard_normal((60, 10))
     data[:, 1] = data[:, 0]
-    for options in ({}, {"min_probability": 0.9}, {"method": "exact"}):
+    for options in ({}, {"prior": "mixed"}, {"prior": "mixed", "min_probability": 0.9}, {"method": "exact"}):
         fitted = GraphLearner(**options).fit(data)
         assert fitted.adjacency_[0, 1] > 0
         assert np.isfinite(fitted.adjacency_).all()

@@ -64,8 +64,9 @@ def of_copies(y, deviations, edges, n_signals, names):
     unexplained = gap * (1 - gap / 4)  # 1 - r^2
     bound = ALIKE * (np.median(unexplained) or 1)
     alike = np.flatnonzero(unexplained <= bound)
-    by_chance = len(y) * stats.beta.cdf(bound, max(n_signals - 1, 0.01) / 2, 0.5)  # among independent columns
-    if not len(alike) > 10 * by_chance:
+    m = len(deviations)
+    by_chance = m * (m - 1) / 2 * stats.beta.cdf(bound, max(n_signals - 1, 0.01) / 2, 0.5)
+    if not len(alike) > 10 * by_chance:  # as many as independent columns have
         return None
     pairs = [f"{a!r} and {b!r}" for a, b in names[np.asarray(edges)[:, alike].T].tolist()]
     return (
