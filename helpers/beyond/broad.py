@@ -8,6 +8,7 @@ can drown. Renumbering the nodes renumbers the answer; c S in place of S divides
 pairs first inside, (E, B, ...).
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -278,7 +279,7 @@ def describe(S, n_signals, kinds):
     columns = [
         *atom(w.difference, y.difference, r.difference, one), *atom(w.sum, y.sum, r.sum, signed * one),
         z.asinh(), (root * partial).asinh(), partial, (root * correlation).asinh(), correlation,
-        n_pair.log() / 6, one * torch.tensor(float(m)).log() / 4, (n_pair / m).log() / 4, signed * one, loops * one,
+        n_pair.log() / 6, one * math.log(m) / 4, (n_pair / m).log() / 4, signed * one, loops * one,
     ]  # fmt: skip
     scale = torch.exp(typical)
     given = [w.difference, w.sum, y.difference, y.sum, s]
