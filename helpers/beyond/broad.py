@@ -78,7 +78,7 @@ class BroadL2G(nn.Module):
         self.nodes = nn.Linear(N_NODE_FEATURES, width)
         self.rounds = nn.ModuleList(Round(width) for _ in range(n_rounds))
         self.edge = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
-        self.size = nn.Sequential(nn.Linear(width + 3, width), nn.ReLU(), nn.Linear(width, 2))
+        self.size = nn.Sequential(nn.Linear(width + 4, width), nn.ReLU(), nn.Linear(width, 3))
         nn.init.constant_(self.edge[-1].bias, -2.0)  # most pairs are no edges
 
     # --- what a method and a trainable model offer ------------------------------------------------------------------
@@ -177,16 +177,20 @@ class BroadL2G(nn.Module):
         mean = (p * logarithm).sum(0) / total
         ratio = logarithm - mean
         spread = ((p * ratio.square()).sum(0) / total + 1e-6).sqrt()
-        told = torch.stack(
-            [(ratio / 3).clamp(-3, 3), ratio / (spread + 0.1) / 3, spread.log().expand_as(ratio) / 3], -1
-        )
-        pull, add = self.size(torch.cat([h, told.clamp(-5, 5)], -1)).unbind(-1)
-        weight = (mean + ratio * torch.sigmoid(3 - pull)).clamp(-25, 25).exp()
-        # Foster: leverages add up to the rank, of which the ground has its part, and sums without an edge, which share
-        # the common mode with it; y measures resistances without bias
-        wy = (positive * (weight * y_difference).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)).sum(0)
+        # what the ground leaves of the leverage to the pairs; sums without an edge share the common mode with it
         rank = (nodes[..., -1].sum(0) - ((1 - negative) * b * y_sum).sum(0)).clamp_min(0.1)
-        return weight * (rank / wy.clamp_min(1e-3)).clamp(0.05, 20) * (0.3 * add).clamp(-3, 3).exp()
+
+        def scale(weight):
+            """Foster: the leverages of the edges add up to the rank, and y measures resistances without bias."""
+            seen = positive * (weight * y_difference).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)
+            return (rank / seen.sum(0).clamp_min(1e-3)).clamp(0.05, 20).log()
+
+        told = [ratio / 3, ratio / (spread + 0.1) / 3, spread.log() / 3, scale(logarithm.exp())]
+        told = torch.stack([x.clamp(-5, 5).expand_as(ratio) for x in told], -1)
+        pull, add, trust = self.size(torch.cat([h, told], -1)).unbind(-1)
+        logarithm = (mean + ratio * torch.sigmoid(3 - pull)).clamp(-25, 25)
+        # where weights are equal the scale is known best from all of them, where one is heavy from itself alone
+        return (logarithm + torch.sigmoid(trust) * scale(logarithm.exp()) + (0.3 * add).clamp(-3, 3)).exp()
 
 
 class Round(nn.Module):
