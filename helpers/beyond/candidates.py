@@ -108,19 +108,22 @@ def estimate_memory(n_nodes, n_signals, n_candidates):
 
 
 def fit_memory(n, m, candidates, method):
-    """Bytes that `GraphLearner.fit` needs at its peak for X (n, m), beside X."""
+    """Bytes that `GraphLearner.fit` needs at its peak for X (n, m), beside X; "broad" is a method here."""
     if candidates is None:
-        return 8 * (3 * n * m + 60 * m * m)  # measured with m = 150 to 600: 24 to 58
-    network = 800 * m * candidates + 24 * min(m, 2000) ** 2 if method == "equivariant" else 0
+        per_pair = 190 if method == "broad" else 60  # measured with m = 150 to 700: 117 to 183, others 24 to 58
+        return 8 * (3 * n * m + per_pair * m * m)
+    per_candidate = {"equivariant": 800, "broad": 1600}.get(method, 0)
+    network = per_candidate * m * candidates + 24 * min(m, 2000) ** 2 if per_candidate else 0
     return estimate_memory(m, n, candidates) + 8 * 3 * n * m + network
 
 
 def fitting_options(n, m, method, free):
     """Options that fit into `free` bytes, as text."""
-    if method not in ("equivariant", "exact", "pds"):
+    if method not in ("equivariant", "broad", "exact", "pds"):
         method = "exact"  # mle needs all pairs, unrolling is not made for so many nodes
+    name = "equivariant" if method == "broad" else method
     for k in (100, 50, 30, 20, 10, 5):
         needed = fit_memory(n, m, k, method)
         if k < m and needed <= free:
-            return f"method={method!r}, candidates={k} needs {needed / GB:.2g} GB"
+            return f"method={name!r}, candidates={k} needs {needed / GB:.2g} GB"
     return "take fewer samples or nodes"
