@@ -6,8 +6,6 @@ as in `atoms`, but a and b live on a list `edges` (2, E), and nothing of size m 
 resistances r_u = u'K^-1 u of all atoms are means over random projections. Float64, on the CPU.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from numba import njit
@@ -18,13 +16,7 @@ from tqdm.auto import tqdm
 from ..engine.elimination import BLOCK, DominantSystem
 from ..engine.problem import check_edges
 from ..graphs import degrees, degrees_adjoint, spawn
-
-
-class Atoms(NamedTuple):
-    difference: torch.Tensor
-    sum: torch.Tensor
-    ground: torch.Tensor
-
+from .atoms import Atoms
 
 DENSE_NODES = 2_000  # up to so many nodes a matrix is inverted
 N_PROBES = 256  # beyond
@@ -80,7 +72,7 @@ def _dense(v, c, edges):
     return Atoms(ends - 2 * Sigma[i, j], ends + 2 * Sigma[i, j], variance.clone())
 
 
-def _components(v, edges, n_nodes):
+def components(v, edges, n_nodes):
     """The number of the component that each node belongs to, (m,)."""
     A = coo_array((np.asarray(v) != 0, tuple(np.asarray(edges))), shape=(n_nodes, n_nodes))
     A.eliminate_zeros()
@@ -89,7 +81,7 @@ def _components(v, edges, n_nodes):
 
 def _constants(v, c, edges):
     """The projector on the vectors that are constant on a component without ground and 0 elsewhere, (m, m)."""
-    component = _components(v, edges, len(c))
+    component = components(v, edges, len(c))
     without = torch.zeros(len(c), dtype=c.dtype).index_add(0, component, c)[component] == 0
     T = ((component[:, None] == component) & without).double()
     return T / T.sum(0).clamp_min(1)
@@ -103,8 +95,8 @@ def sketch(v, c, edges, n_probes, *, seed=0, tol=1e-2):
 
         K^-1 = D^-1 + D^-1 V D^-1 + D^-1 V K^-1 V D^-1,    D^-1 V z = z - D^-1 u =: t,
 
-    so that only r_ij - (1/d_i + 1/d_j - 2 v_ij / (d_i d_j)) = E (t_i - t_j)^2, with + for sums, and r_i - 1/d_i = E t_i^2
-    are means over `n_probes` draws, each with a relative error of sqrt(2 / n_probes).
+    so that only r_ij - (1/d_i + 1/d_j - 2 v_ij / (d_i d_j)) = E (t_i - t_j)^2, with + for sums, and
+    r_i - 1/d_i = E t_i^2 are means over `n_probes` draws, each with a relative error of sqrt(2 / n_probes).
     """
     if n_probes < 1 or n_probes % BLOCK:
         raise ValueError(f"n_probes={n_probes}: a positive multiple of {BLOCK} is needed")
@@ -222,5 +214,6 @@ def _check_moments(name, y):
         return None
     y = torch.as_tensor(y).double()
     if not (y.isfinite() & (y > 0)).all():
-        raise ValueError(f"y.{name} has a value of {y.min().item():g}: finite positive moments are needed; add a white signal")
+        worst = y.min().item()
+        raise ValueError(f"y.{name} has a value of {worst:g}: finite positive moments are needed; add a white signal")
     return y

@@ -71,8 +71,8 @@ def approximate_cholesky(heads, tails, w, ground, rng):
     """An approximate factor K ~ (I - V)' D (I - V)'^T: order (m,), starts (m + 1,), rows, values, 1 / D (m,).
 
     Node order[t] is eliminated at step t. Its neighbours are rows[starts[t]:starts[t+1]] and `values` their w / D. What
-    elimination adds between two neighbours u, x is an edge |w_u w_x| / D; each u, from the lightest on, keeps one x among
-    the heavier ones, drawn by weight, with all that it would have with these. What it adds to the ground is exact.
+    elimination adds between two neighbours u, x is an edge |w_u w_x| / D; each u, from the lightest on, keeps one x
+    among the heavier ones, drawn by weight, with all that it would have with these. The ground gets all of its part.
 
     An edge is two half-edges, 2e and 2e + 1, linked to lists per node. An edge of the eliminated node becomes the one
     that its neighbour keeps, so that there is never need for more.
