@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 import torch
 
-from ..graphs import all_pairs, count_nodes, degrees, degrees_adjoint, differences, to_matrix, to_vector
-from ..solvers import Certificate, bounds_if
+from ..graphs import degrees, degrees_adjoint, differences, to_matrix, to_vector
+
+FASTEST = 1e3  # factor by which a weight may grow in one update
 
 
 class Atoms(NamedTuple):
@@ -59,7 +60,7 @@ class Kinds:
     self_loops: bool | torch.Tensor = True
 
     def masks(self, like):
-        """1 where there are sum atoms, ground, and where K has to be completed by the constant vector, each (..., 1)."""
+        """1 where there are sum atoms, ground, and where K lacks the constant vector, each (..., 1)."""
         shape = (*like.shape[:-1], 1)
         signed, loops = (
             torch.as_tensor(x, dtype=torch.bool, device=like.device).reshape(*torch.as_tensor(x).shape, 1).expand(shape)
@@ -95,20 +96,21 @@ def approximate_mle(S, kinds=ALL, n_updates=25):
     signed, loops, constant = (x[..., None] for x in kinds.masks(S[..., 0]))
     m = S.shape[-1]
     unit = S.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
-    S = S / unit
+    S = (S + S.mT) / (2 * unit)
     d = S.diagonal(dim1=-2, dim2=-1)
     both = d[..., :, None] + d[..., None, :]
     eye = torch.eye(m, dtype=S.dtype, device=S.device)
     Y_difference = both - 2 * S + eye  # the diagonals are not used
     Y_sum = both + 2 * S + eye
     K = torch.linalg.inv(S)
+    K = (K + K.mT) / 2  # rounding must not disturb the row sums, which are small where there is a strong common mode
     off = 1 - eye
     A = _start(-K, Y_difference) * off
     B = _start(K, Y_sum) * off * signed
     rest = K.diagonal(dim1=-2, dim2=-1) - (A + B).sum(-1)
     c = torch.maximum(rest, 0.05 / d) * loops[..., 0]
     for step in range(n_updates + 1):
-        K = torch.diag_embed((A + B).sum(-1) + c) - A + B
+        K = torch.diag_embed(((A + B).sum(-1) + c) * (1 + 1e-12)) - A + B  # positive definite in spite of rounding
         scale = K.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
         C = torch.linalg.cholesky(K + constant * scale / m)
         Sigma = torch.cholesky_inverse(C)
@@ -118,9 +120,9 @@ def approximate_mle(S, kinds=ALL, n_updates=25):
         R_sum = ends + 2 * Sigma
         if step < n_updates:
             power = 1.8 if 2 < step < n_updates - 2 else 1.0
-            A = A * (R_difference / Y_difference) ** power
-            B = B * (R_sum / Y_sum) ** power
-            c = c * (v / d) ** power
+            A = A * (R_difference / Y_difference).clamp_max(FASTEST) ** power
+            B = B * (R_sum / Y_sum).clamp_max(FASTEST) ** power
+            c = c * (v / d).clamp_max(FASTEST) ** power
     w = Atoms(to_vector(A), to_vector(B), c)
     unit = unit[..., 0]
     r = Atoms(to_vector(R_difference), to_vector(R_sum), v)

@@ -167,7 +167,7 @@ class BroadL2G(nn.Module):
         return log_p.transpose(0, 1), self._weights(h, log_p, a, b, y_difference, y_sum, nodes).T
 
     def _weights(self, h, log_p, a, b, y_difference, y_sum, nodes):
-        """Weights (E, B): the most likely ones, drawn towards their mean, in the scale of the data, and a correction."""
+        """Weights (E, B): the most likely ones, drawn towards their mean, in the scale of the data, and corrected."""
         _, positive, negative = log_p.exp().unbind(-1)
         p = positive + negative
         share = positive / p.clamp_min(1e-12)
