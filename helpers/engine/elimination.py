@@ -29,7 +29,7 @@ class DominantSystem:
     def __init__(self, edges, w, ground, *, seed=0):
         m = len(ground)
         on = np.flatnonzero(w)
-        i, j = edges[:, on].astype(np.int32)
+        i, j = edges[:, on].astype(np.int32, order="C")
         W = csr_array((w[on], (i, j)), shape=(m, m))
         W = W + W.T
         self.diagonal = abs(W).sum(1) + ground
