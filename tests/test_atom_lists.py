@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from helpers.beyond import atom_lists
-from helpers.beyond.atom_lists import dominant_matrix, even_start, likely_atoms, relaxed_update, resistances
-from helpers.beyond.atoms import Atoms
+from helpers.beyond.atom_lists import ListAtoms, dominant_matrix, even_start, likely_atoms, relaxed_update, resistances
 from helpers.graphs import all_pairs
 
 M = 24
@@ -29,7 +28,7 @@ def matrix(w, edges=EDGES):
 def dense(w, edges=EDGES):
     """r_u = u'K^-1 u, by the pseudo-inverse."""
     Sigma = torch.linalg.pinv(matrix(w, edges), hermitian=True)
-    return Atoms(*((u @ Sigma * u).sum(1) for u in vectors(edges, len(w.ground))))
+    return ListAtoms(*((u @ Sigma * u).sum(1) for u in vectors(edges, len(w.ground))))
 
 
 def objective(w, y, edges=EDGES):
@@ -40,7 +39,7 @@ def objective(w, y, edges=EDGES):
 def w():
     generator = torch.Generator().manual_seed(0)
     n = EDGES.shape[1]
-    return Atoms(*(torch.rand(k, generator=generator, dtype=torch.float64) for k in (n, n, M)))
+    return ListAtoms(*(torch.rand(k, generator=generator, dtype=torch.float64) for k in (n, n, M)))
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +51,11 @@ def y():
     K[i, i + 1] = K[i + 1, i] = torch.where(i % 3 > 0, -1.0, 1.0).double()
     X = torch.randn(100, M, generator=generator, dtype=torch.float64) @ torch.linalg.inv(torch.linalg.cholesky(K))
     S = X.T @ X / 100 + 0.01 * torch.eye(M)
-    return Atoms(*((u @ S * u).sum(1) for u in vectors()))
+    return ListAtoms(*((u @ S * u).sum(1) for u in vectors()))
 
 
 def keep(w, kinds):
-    return Atoms(*(x if kind in kinds else torch.zeros_like(x) for kind, x in zip(Atoms._fields, w)))
+    return ListAtoms(*(x if kind in kinds else torch.zeros_like(x) for kind, x in zip(ListAtoms._fields, w)))
 
 
 KINDS = [("difference", "sum", "ground"), ("difference", "ground"), ("difference", "sum"), ("difference",)]
@@ -90,7 +89,7 @@ def test_sketches_approach_them(w, kinds):
 
 
 def test_pairs_without_weight_have_resistances_too(w):
-    half = Atoms(w.difference.clone(), torch.zeros_like(w.sum), w.ground)
+    half = ListAtoms(w.difference.clone(), torch.zeros_like(w.sum), w.ground)
     half.difference[::2] = 0
     truth = dense(half)
     torch.testing.assert_close(resistances(half, EDGES), truth)
@@ -113,7 +112,9 @@ def test_probes_seeds_and_the_number_of_nodes_from_which_there_are_probes(w, mon
 
 def test_two_components_one_grounded():
     edges = torch.tensor([[0, 0, 1, 3], [1, 2, 2, 4]])
-    w = Atoms(torch.tensor([1.0, 1, 1, 2]).double(), torch.zeros(4).double(), torch.tensor([0.0, 0, 0, 1, 0]).double())
+    w = ListAtoms(
+        torch.tensor([1.0, 1, 1, 2]).double(), torch.zeros(4).double(), torch.tensor([0.0, 0, 0, 1, 0]).double()
+    )
     for n_probes, rtol in ((None, 1e-9), (6400, 0.05)):
         r = resistances(w, edges, n_probes=n_probes, tol=1e-8)
         torch.testing.assert_close(
@@ -131,7 +132,7 @@ def test_the_start_spreads_leverage_evenly(y):
     torch.testing.assert_close((w.sum * y.sum)[nearer], torch.full((int(nearer.sum()),), share / 20).double())
     torch.testing.assert_close((w.sum * y.sum)[~nearer], torch.full((int((~nearer).sum()),), share).double())
     torch.testing.assert_close(w.ground * y.ground, torch.full((M,), 0.2).double())
-    plain = even_start(Atoms(y.difference, None, None), M)
+    plain = even_start(ListAtoms(y.difference, None, None), M)
     torch.testing.assert_close(plain.difference * y.difference, torch.full_like(y.difference, share))
     assert not plain.sum.any() and not plain.ground.any() and len(plain.ground) == M
 
@@ -149,15 +150,15 @@ def test_relaxed_updates():
 def problem(request, y):
     """What atoms of some kinds see, which kinds these are, and the least objective, found by many dense updates."""
     kinds = request.param
-    seen = Atoms(*(x if kind in kinds else None for kind, x in zip(Atoms._fields, y)))
+    seen = ListAtoms(*(x if kind in kinds else None for kind, x in zip(ListAtoms._fields, y)))
     w = even_start(seen, M)
     i, j = EDGES
     for _ in range(600):
         Sigma = torch.linalg.inv(matrix(w))
         d = Sigma.diagonal()
-        r = Atoms(d[i] + d[j] - 2 * Sigma[i, j], d[i] + d[j] + 2 * Sigma[i, j], d)
-        w = Atoms(*(relaxed_update(x, s, rx, 1.9) for x, s, rx in zip(w, y, r)))
-    return seen, keep(Atoms(*map(torch.ones_like, y)), kinds), objective(w, y)
+        r = ListAtoms(d[i] + d[j] - 2 * Sigma[i, j], d[i] + d[j] + 2 * Sigma[i, j], d)
+        w = ListAtoms(*(relaxed_update(x, s, rx, 1.9) for x, s, rx in zip(w, y, r)))
+    return seen, keep(ListAtoms(*map(torch.ones_like, y)), kinds), objective(w, y)
 
 
 @pytest.mark.parametrize("n_probes", [None, 256])
@@ -177,7 +178,7 @@ def test_likely_atoms_come_near_the_maximum(y, problem, n_probes):
 
 def test_units_cancel_and_the_seed_decides(y):
     w, r = likely_atoms(y, EDGES, M, 10, n_probes=16, seed=3)
-    scaled, r_scaled = likely_atoms(Atoms(*(1e6 * x for x in y)), EDGES, M, 10, n_probes=16, seed=3)
+    scaled, r_scaled = likely_atoms(ListAtoms(*(1e6 * x for x in y)), EDGES, M, 10, n_probes=16, seed=3)
     for a, b in zip(w, scaled):
         torch.testing.assert_close(a, 1e6 * b, rtol=1e-4, atol=0)
     torch.testing.assert_close(r.sum, 1e-6 * r_scaled.sum, rtol=1e-4, atol=0)

@@ -6,6 +6,8 @@ as in `atoms`, but a and b live on a list `edges` (2, E), and nothing of size m 
 resistances r_u = u'K^-1 u of all atoms are means over random projections. Float64, on the CPU.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from numba import njit
@@ -16,12 +18,19 @@ from tqdm.auto import tqdm
 from ..engine.elimination import BLOCK, DominantSystem
 from ..engine.problem import check_edges
 from ..graphs import degrees, degrees_adjoint, spawn
-from .atoms import Atoms
 
 DENSE_NODES = 2_000  # up to so many nodes a matrix is inverted
 N_PROBES = 256  # beyond
 N_UPDATES = 40
 RELAXATION = 1.9  # below 2, see `relaxed_update`
+
+
+class ListAtoms(NamedTuple):
+    """One number per atom on a list of pairs; None or zeros for a kind that is left out."""
+
+    difference: torch.Tensor  # (E,)
+    sum: torch.Tensor | None  # (E,)
+    ground: torch.Tensor | None  # (m,)
 
 
 def dominant_matrix(w, edges):
@@ -39,13 +48,13 @@ def dominant_matrix(w, edges):
 
 @torch.no_grad()
 def resistances(w, edges, *, n_probes=None, seed=0, tol=1e-2):
-    """r_u = u'K^-1 u of all atoms on the list, with weight or without: Atoms -> Atoms.
+    """r_u = u'K^-1 u of all atoms on the list, with weight or without: ListAtoms -> ListAtoms.
 
     Where K is a Laplacian, on a component without sums and ground, it is that of the pseudo-inverse.
 
     Parameters
     ----------
-    w : Atoms, difference (E,), sum (E,) and ground (m,), each >= 0
+    w : ListAtoms, difference (E,), sum (E,) and ground (m,), each >= 0
     n_probes : estimate r from so many random projections, see `sketch`, a multiple of 16; None inverts K, and beyond
         2,000 nodes takes 256
     seed, tol : of the projections, and the relative residual of their linear systems
@@ -69,7 +78,7 @@ def _dense(v, c, edges):
     Sigma = torch.cholesky_inverse(torch.linalg.cholesky(K + scale * T)) - T / scale
     variance = Sigma.diagonal()
     ends = degrees_adjoint(variance, edges)
-    return Atoms(ends - 2 * Sigma[i, j], ends + 2 * Sigma[i, j], variance.clone())
+    return ListAtoms(ends - 2 * Sigma[i, j], ends + 2 * Sigma[i, j], variance.clone())
 
 
 def components(v, edges, n_nodes):
@@ -114,7 +123,7 @@ def sketch(v, c, edges, n_probes, *, seed=0, tol=1e-2):
         U += np.sqrt(c)[:, None] * (2.0 * rng.integers(0, 2, U.shape) - 1)
         t = system.solve(U, tol=tol) - inverse[:, None] * U
         _add_squares(i, j, t, n_probes, *r)
-    return Atoms(*(torch.from_numpy(x) for x in r))
+    return ListAtoms(*(torch.from_numpy(x) for x in r))
 
 
 @njit(cache=True)
@@ -151,18 +160,18 @@ def _add_squares(heads, tails, t, n_probes, difference, total, ground):
 
 
 def even_start(y, n_nodes):
-    """Weights of equal leverage w y, which add up to about m: Atoms of moments -> Atoms of weights.
+    """Weights of equal leverage w y, which add up to about m: ListAtoms of moments -> ListAtoms of weights.
 
     Of the two atoms of a pair the one that sees less has most. A kind whose moments are None has weights 0.
     """
     share = n_nodes / len(y.difference)
     ground = y.difference.new_zeros(n_nodes) if y.ground is None else 0.2 / y.ground
     if y.sum is None:
-        return Atoms(share / y.difference, torch.zeros_like(y.difference), ground)
+        return ListAtoms(share / y.difference, torch.zeros_like(y.difference), ground)
     large, small = share, 0.05 * share
     nearer = y.difference <= y.sum
     difference = torch.where(nearer, large, small) / y.difference
-    return Atoms(difference, torch.where(nearer, small, large) / y.sum, ground)
+    return ListAtoms(difference, torch.where(nearer, small, large) / y.sum, ground)
 
 
 def relaxed_update(w, y, r, relaxation=1.0):
@@ -177,7 +186,7 @@ def relaxed_update(w, y, r, relaxation=1.0):
 
 @torch.no_grad()
 def likely_atoms(y, edges, n_nodes, n_updates=N_UPDATES, *, n_probes=None, seed=0, progress=False):
-    """Weights near the most likely ones, and their resistances: Atoms of moments -> two Atoms.
+    """Weights near the most likely ones, and their resistances: ListAtoms of moments -> two ListAtoms.
 
     The relaxation of the updates is 1.9 for the first third and then falls, so that the errors of the sketches, drawn
     anew for each update, average out: 16 projections per update do. With 40 updates the likelihood per node is some
@@ -185,13 +194,13 @@ def likely_atoms(y, edges, n_nodes, n_updates=N_UPDATES, *, n_probes=None, seed=
 
     Parameters
     ----------
-    y : Atoms of moments u'S u > 0, difference (E,), sum (E,) or None, ground (m,) or None. None leaves a kind out: its
+    y : ListAtoms of moments u'S u > 0, difference (E,), sum (E,) or None, ground (m,) or None. None leaves a kind out: its
         weights and resistances are 0.
     edges : (2, E) int64, edges[0] < edges[1], each pair once
     n_probes : random projections for the resistances of the result, a multiple of 16; None inverts a matrix for all
         resistances, and beyond 2,000 nodes takes 256
     """
-    y = Atoms(*(_check_moments(name, x) for name, x in zip(Atoms._fields, y)))
+    y = ListAtoms(*(_check_moments(name, x) for name, x in zip(ListAtoms._fields, y)))
     edges = check_edges(edges, n_nodes, len(y.difference))
     n_each = None if n_probes is None and n_nodes <= DENSE_NODES else BLOCK
     *seeds, last = spawn(seed, n_updates + 1)
@@ -199,13 +208,13 @@ def likely_atoms(y, edges, n_nodes, n_updates=N_UPDATES, *, n_probes=None, seed=
     for t in tqdm(range(n_updates), "likelihood", disable=not progress, leave=False):
         r = resistances(w, edges, n_probes=n_each, seed=seeds[t])
         q = min(RELAXATION, 3 * (1 - t / n_updates))
-        w = Atoms(*(x if s is None else relaxed_update(x, s, rx, q) for x, s, rx in zip(w, y, r)))
+        w = ListAtoms(*(x if s is None else relaxed_update(x, s, rx, q) for x, s, rx in zip(w, y, r)))
     r = resistances(w, edges, n_probes=n_probes, seed=last)
-    r = Atoms(*(torch.zeros_like(x) if s is None else x for x, s in zip(r, y)))
+    r = ListAtoms(*(torch.zeros_like(x) if s is None else x for x, s in zip(r, y)))
 
     # the most likely scale: Foster's sum of w r over all atoms is the rank of K, and y measures r without bias
     factor = (sum(x @ rx for x, rx in zip(w, r)) / sum(x @ s for x, s in zip(w, y) if s is not None)).item()
-    return Atoms(*(factor * x for x in w)), Atoms(*(x / factor for x in r))
+    return ListAtoms(*(factor * x for x in w)), ListAtoms(*(x / factor for x in r))
 
 
 def _check_moments(name, y):

@@ -19,7 +19,7 @@ from torch.nn.functional import log_softmax, relu
 from ..engine.problem import check_edges
 from ..graphs import all_pairs, count_nodes, degrees, degrees_adjoint, to_vector
 from ..signals import Observations
-from .atom_lists import likely_atoms
+from .atom_lists import ListAtoms, likely_atoms
 from .atoms import Atoms, Kinds, approximate_mle, white_signal
 from .equivariant import sum_at_nodes
 
@@ -155,7 +155,7 @@ class BroadL2G(nn.Module):
 
         Parameters
         ----------
-        y : Atoms of moments, difference (E,), sum (E,) or None, which is computed, and ground (m,), as of
+        y : ListAtoms of moments, difference (E,), sum (E,) or None, which is computed, and ground (m,), as of
             `candidates.pair_moments`
         n_signals : N, a number
         edges : (2, E) int64, edges[0] < edges[1], each pair once, every node in at least one
@@ -309,10 +309,10 @@ def describe_list(y, n_signals, kinds, edges, n_nodes, *, seed=0, progress=False
     both = 2 * degrees_adjoint(ground, edges)
     total = (both - difference).clamp_min(0) if y.sum is None else torch.as_tensor(y.sum).double()
     unit = ground.mean()
-    y = Atoms(*(x / unit for x in (difference, total, ground)))
+    y = ListAtoms(difference / unit, total / unit, ground / unit)
     white = white_signal(y, n, edges) + 1e-10
-    y = Atoms(y.difference + 2 * white, y.sum + 2 * white, y.ground + white)
-    seen = Atoms(y.difference, y.sum if kinds.signed else None, y.ground if kinds.self_loops else None)
+    y = ListAtoms(y.difference + 2 * white, y.sum + 2 * white, y.ground + white)
+    seen = ListAtoms(y.difference, y.sum if kinds.signed else None, y.ground if kinds.self_loops else None)
     w, r = likely_atoms(seen, edges, n_nodes, seed=seed, progress=progress)
     k = degrees(w.difference + w.sum, edges, n_nodes) + w.ground
     i, j = edges

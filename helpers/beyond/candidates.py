@@ -13,7 +13,7 @@ from scipy.sparse import coo_array
 from sklearn.neighbors import NearestNeighbors
 
 from ..signals import DIFFERENCES_AT_ONCE, pair_distances, root_mean_square
-from .atoms import Atoms
+from .atom_lists import ListAtoms
 
 GB = 2**30
 EXACT_SEARCH = 10_000  # up to so many nodes all distances are looked at, in slices
@@ -55,7 +55,7 @@ def candidates_signed(Z, n_candidates, *, signed=True, seed=0, n_jobs=1):
     Returns
     -------
     edges : (2, E) int64, as of `candidate_edges`
-    y : Atoms, what the three kinds of atoms see, float64, see `pair_moments`
+    y : ListAtoms, what the three kinds of atoms see, float64, see `pair_moments`
     """
     points = _points(Z)
     _check_candidates(n_candidates, len(points))
@@ -68,7 +68,7 @@ def candidates_signed(Z, n_candidates, *, signed=True, seed=0, n_jobs=1):
 
 
 def pair_moments(Z, edges, *, signed=True, robust=False):
-    """Means over signals of (x_i - x_j)^2 (E,), (x_i + x_j)^2 (E,) or None, and x_i^2 (m,): Atoms, float64.
+    """Means over signals of (x_i - x_j)^2 (E,), (x_i + x_j)^2 (E,) or None, and x_i^2 (m,): ListAtoms, float64.
 
     Z : (n_signals, n_nodes); edges : (2, E); robust : see `signals.root_mean_square`
     """
@@ -80,7 +80,7 @@ def pair_moments(Z, edges, *, signed=True, robust=False):
         total = pair_distances(np.concatenate([Z, -Z], 1), mirrored, robust=robust)
     blocks = np.array_split(Z, max(1, -(-Z.size // DIFFERENCES_AT_ONCE)), 1)
     ground = np.concatenate([root_mean_square(block.astype(np.float64), robust=robust) ** 2 for block in blocks])
-    return Atoms(pair_distances(Z, edges, robust=robust), total, torch.from_numpy(ground))
+    return ListAtoms(pair_distances(Z, edges, robust=robust), total, torch.from_numpy(ground))
 
 
 def _check_candidates(n_candidates, m):

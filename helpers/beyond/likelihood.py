@@ -21,8 +21,7 @@ from ..engine.linear_systems import conjugate_gradients
 from ..engine.problem import check_distances
 from ..graphs import all_pairs, count_nodes, differences, laplacian, to_matrix, to_vector
 from ..solvers import Certificate, bounds_if
-from .atom_lists import components, likely_atoms, resistances
-from .atoms import Atoms
+from .atom_lists import ListAtoms, components, likely_atoms, resistances
 
 ENTRIES_AT_ONCE = 2**16  # of matrices that the interior-point method works on together
 
@@ -101,7 +100,7 @@ def effective_resistances(w, edges=None, n_nodes=None, *, n_probes=None, seed=0,
     if edges is None:
         return differences(_covariance(w.double(), 0.0)[0]).to(w)
     w = torch.as_tensor(w).detach().double()
-    atoms = Atoms(w, torch.zeros_like(w), w.new_zeros(n_nodes))
+    atoms = ListAtoms(w, torch.zeros_like(w), w.new_zeros(n_nodes))
     r = resistances(atoms, edges, n_probes=n_probes, seed=seed, tol=tol).difference
     component = components(w, edges, n_nodes)
     return torch.where(component[edges[0]] == component[edges[1]], r, torch.inf)
@@ -136,7 +135,7 @@ def approximate_mle(y, n_updates=10, *, edges=None, n_nodes=None, n_probes=None,
         unit = y.median(-1, keepdim=True).values
         w, r = multiplicative_updates(_clipped_inverse(y / unit), y / unit, n_updates)
         return w / unit, r * unit
-    moments = Atoms(y, None, None)
+    moments = ListAtoms(y, None, None)
     w, r = likely_atoms(moments, edges, n_nodes, n_updates, n_probes=n_probes, seed=seed, progress=progress)
     return w.difference, r.difference
 
