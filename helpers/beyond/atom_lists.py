@@ -194,8 +194,7 @@ def likely_atoms(y, edges, n_nodes, n_updates=N_UPDATES, *, n_probes=None, seed=
 
     Parameters
     ----------
-    y : ListAtoms of moments u'S u > 0, difference (E,), sum (E,) or None, ground (m,) or None. None leaves a kind out: its
-        weights and resistances are 0.
+    y : ListAtoms of moments u'S u > 0; None leaves a kind out, whose weights and resistances are 0
     edges : (2, E) int64, edges[0] < edges[1], each pair once
     n_probes : random projections for the resistances of the result, a multiple of 16; None inverts a matrix for all
         resistances, and beyond 2,000 nodes takes 256
