@@ -186,6 +186,14 @@ def test_units_cancel_and_the_seed_decides(y):
     assert not torch.equal(w.difference, other.difference)
 
 
+def test_neighbours_are_brought_close_and_pairs_keep_their_values():
+    path = torch.randperm(40, generator=torch.Generator().manual_seed(0))
+    edges = torch.stack([path[:-1], path[1:]]).sort(0).values
+    nodes, pairs, close = atom_lists._close_in_memory(edges, 40)
+    assert torch.equal(close, torch.stack([torch.arange(39), torch.arange(1, 40)]))
+    assert torch.equal(nodes[close].sort(0).values, edges[:, pairs])
+
+
 def test_bad_moments_are_named(y):
     with pytest.raises(ValueError, match=r"y\.sum has a value of 0: .* white signal"):
         likely_atoms(y._replace(sum=torch.zeros_like(y.sum)), EDGES, M)

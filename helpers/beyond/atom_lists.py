@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numba import njit
 from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from tqdm.auto import tqdm
 
 from ..engine.elimination import BLOCK, DominantSystem
@@ -201,18 +201,40 @@ def likely_atoms(y, edges, n_nodes, n_updates=N_UPDATES, *, n_probes=None, seed=
     """
     y = ListAtoms(*(_check_moments(name, x) for name, x in zip(ListAtoms._fields, y)))
     edges = check_edges(edges, n_nodes, len(y.difference))
-    n_each = None if n_probes is None and n_nodes <= DENSE_NODES else BLOCK
+    if n_probes is None and n_nodes <= DENSE_NODES:
+        return _update(y, edges, n_nodes, n_updates, None, None, seed, progress)
+    nodes, pairs, edges = _close_in_memory(edges, n_nodes)
+    y = ListAtoms(*(x if x is None else x[k] for x, k in zip(y, (pairs, pairs, nodes))))
+    found = _update(y, edges, n_nodes, n_updates, BLOCK, n_probes or N_PROBES, seed, progress)
+    pairs, nodes = pairs.argsort(), nodes.argsort()
+    return tuple(ListAtoms(x.difference[pairs], x.sum[pairs], x.ground[nodes]) for x in found)
+
+
+def _close_in_memory(edges, n_nodes):
+    """Another order of the nodes (m,) and of the pairs (E,), and the list in it: neighbours have similar numbers.
+
+    That halves the time of all loops over a list that is larger than the processor's cache.
+    """
+    A = coo_array((np.ones(edges.shape[1]), tuple(edges.numpy())), shape=(n_nodes, n_nodes)).tocsr()
+    nodes = torch.from_numpy(reverse_cuthill_mckee(A + A.T, symmetric_mode=True).astype(np.int64))
+    i, j = nodes.argsort()[edges].sort(0).values
+    pairs = (i * n_nodes + j).argsort()
+    return nodes, pairs, torch.stack([i[pairs], j[pairs]])
+
+
+def _update(y, edges, n_nodes, n_updates, n_each, n_last, seed, progress):
+    """`likely_atoms` with so many projections for each update and for the result; None is exact."""
     *seeds, last = spawn(seed, n_updates + 1)
     w = even_start(y, n_nodes)
     for t in tqdm(range(n_updates), "likelihood", disable=not progress, leave=False):
         r = resistances(w, edges, n_probes=n_each, seed=seeds[t])
         q = min(RELAXATION, 3 * (1 - t / n_updates))
         w = ListAtoms(*(x if s is None else relaxed_update(x, s, rx, q) for x, s, rx in zip(w, y, r)))
-    r = resistances(w, edges, n_probes=n_probes, seed=last)
+    r = resistances(w, edges, n_probes=n_last, seed=last)
     r = ListAtoms(*(torch.zeros_like(x) if s is None else x for x, s in zip(r, y)))
 
     # the most likely scale: Foster's sum of w r over all atoms is the rank of K, and y measures r without bias
-    factor = (sum(x @ rx for x, rx in zip(w, r)) / sum(x @ s for x, s in zip(w, y) if s is not None)).item()
+    factor = sum(x @ rx for x, rx in zip(w, r)) / sum(x @ s for x, s in zip(w, y) if s is not None)
     return ListAtoms(*(factor * x for x in w)), ListAtoms(*(x / factor for x in r))
 
 
