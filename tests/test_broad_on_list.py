@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from helpers.beyond import broad
-from helpers.beyond.atom_lists import ListAtoms
 from helpers.beyond.atoms import Kinds
 from helpers.beyond.broad import BroadL2G, describe, describe_list
 from helpers.beyond.candidates import candidates_signed, pair_moments
@@ -53,18 +52,18 @@ def test_features_on_all_pairs_are_those_of_the_dense_network(X, signed, self_lo
 
 def test_estimates_do_not_depend_on_parts_units_and_numbers(X, network, monkeypatch):
     edges, y = candidates_signed(X, 6)
-    found = network.on_list(y, N, edges, M)
+    found = network.on_list(*y, N, edges, M)
     assert all(x.shape == (edges.shape[1],) and x.dtype == torch.float64 for x in found)
     assert ((found.positive + found.negative) < 1).all() and (found.weight > 0).all()
     monkeypatch.setattr(broad, "PAIRS_IN_PART", 7)
-    for a, b in zip(network.on_list(y, N, edges, M), found):
+    for a, b in zip(network.on_list(*y, N, edges, M), found):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
-    scaled = network.on_list(ListAtoms(*(1e6 * x for x in y)), N, edges, M)
+    scaled = network.on_list(*(1e6 * x for x in y), N, edges, M)
     torch.testing.assert_close(scaled.weight, 1e-6 * found.weight, rtol=1e-4, atol=0)
     torch.testing.assert_close(scaled.positive, found.positive, rtol=1e-4, atol=1e-6)
     order = np.random.default_rng(1).permutation(M)
     renumbered, y_renumbered = candidates_signed(X[:, order], 6)
-    other = network.on_list(y_renumbered, N, renumbered, M)
+    other = network.on_list(*y_renumbered, N, renumbered, M)
     ends = np.sort(order[renumbered.numpy()], 0)
     places = {pair: k for k, pair in enumerate(zip(*edges.tolist()))}
     back = torch.tensor([places[pair] for pair in zip(*ends.tolist())])
@@ -74,27 +73,28 @@ def test_estimates_do_not_depend_on_parts_units_and_numbers(X, network, monkeypa
 
 def test_sums_are_computed_where_they_are_missing_and_unsigned_is_never_negative(X, network):
     edges, y = candidates_signed(X, 6)
-    a = network.on_list(y, N, edges, M, signed=False)
-    b = network.on_list(y._replace(sum=None), N, edges, M, signed=False)
-    torch.testing.assert_close(a.weight, b.weight)
-    assert a.negative.max() < 1e-9
-    assert network.on_list(y, N, edges, M).negative.max() > 1e-3
+    pairs, nodes = describe_list(y, N, Kinds(False, True), edges, M)
+    missing, nodes_missing = describe_list(y._replace(sum=None), N, Kinds(False, True), edges, M)
+    torch.testing.assert_close(pairs, missing)
+    torch.testing.assert_close(nodes, nodes_missing)
+    assert network.on_list(y.difference, None, y.ground, N, edges, M).negative.max() < 1e-9
+    assert network.on_list(*y, N, edges, M).negative.max() > 1e-3
 
 
 def test_sketches_stand_in_for_inverses(X, network, monkeypatch):
     edges, y = candidates_signed(X, 6)
-    found = network.on_list(y, N, edges, M)
+    found = network.on_list(*y, N, edges, M)
     monkeypatch.setattr("helpers.beyond.atom_lists.DENSE_NODES", 0)
-    sketched = network.on_list(y, N, edges, M)
+    sketched = network.on_list(*y, N, edges, M)
     assert not torch.equal(sketched.positive, found.positive)
     torch.testing.assert_close(sketched.positive, found.positive, rtol=0, atol=0.1)
-    assert not torch.equal(sketched.positive, network.on_list(y, N, edges, M, seed=1).positive)
+    assert not torch.equal(sketched.positive, network.on_list(*y, N, edges, M, seed=1).positive)
 
 
 def test_bad_arguments_are_named(X, network):
     edges, y = candidates_signed(X, 6)
     for n in (0, np.inf, [1, 2]):
         with pytest.raises(ValueError, match="n_signals="):
-            network.on_list(y, n, edges, M)
+            network.on_list(*y, n, edges, M)
     with pytest.raises(ValueError, match="edges has shape"):
-        network.on_list(y, N, edges[:, 1:], M)
+        network.on_list(*y, N, edges[:, 1:], M)

@@ -77,16 +77,18 @@ ALL = Kinds()
 def white_signal(y, n_signals, edges=None):
     """The variance (...) of one more signal, white and of the size of the near distances, divided by N.
 
-    Added to S it keeps the likelihood bounded for N < m and for nodes that always agree, and it fades as 1/N. Its size
-    is half of the median over the nodes of the harmonic mean of the y of a node's pairs: few copies do not matter. y is
-    of all pairs or of those on the list `edges` (2, E).
+    Added to S it keeps the likelihood bounded for N < m and for nodes that always agree. It is half of the median over
+    the nodes of the harmonic mean of the y of a node's pairs, so that few copies do not matter. With more signals than
+    nodes it is not needed and fades by a further 1 / (1 + (N/m)^2): heavy edges, with small y, would be biased by it. y
+    is of all pairs or of those on the list `edges` (2, E), where the pairs of a node stand in for m.
     """
     near = torch.minimum(y.difference, y.sum)
     floor = 1e-3 * near.median(-1, keepdim=True).values
     inverse = 1 / torch.maximum(near, floor).clamp_min(torch.finfo(near.dtype).tiny)
     m = y.ground.shape[-1]
-    n_pairs = m - 1 if edges is None else degrees(torch.ones_like(near), edges, m)
-    return (n_pairs / degrees(inverse, edges, m)).median(-1).values / (2 * n_signals)
+    n_pairs = degrees(torch.ones_like(near), edges, m)
+    near = (n_pairs / degrees(inverse, edges, m)).median(-1).values
+    return near / (2 * n_signals) / (1 + (n_signals / (1 + n_pairs.mean(-1))) ** 2)
 
 
 # --- maximum likelihood ---------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class BroadL2G(nn.Module):
         self.nodes = nn.Linear(N_NODE_FEATURES, width)
         self.rounds = nn.ModuleList(Round(width) for _ in range(n_rounds))
         self.edge = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
-        self.size = nn.Sequential(nn.Linear(width + 3, width), nn.ReLU(), nn.Linear(width, 2))
+        self.size = nn.Sequential(nn.Linear(width + 4, width), nn.ReLU(), nn.Linear(width, 3))
         nn.init.constant_(self.edge[-1].bias, -2.0)  # most pairs are no edges
 
     # --- what a method and a trainable model offer ------------------------------------------------------------------
@@ -148,22 +148,23 @@ class BroadL2G(nn.Module):
         return Estimate(*(torch.cat(x).reshape(*shape, -1).to(moments.dtype) for x in zip(*parts, strict=True)))
 
     @torch.no_grad()
-    def on_list(self, y, n_signals, edges, n_nodes, *, signed=True, self_loops=True, seed=0, progress=False):
+    def on_list(self, difference, sum, ground, n_signals, edges, n_nodes, *, self_loops=True, seed=0, progress=False):
         """What is known of the pairs on a list, for many thousand nodes: Estimate, each (E,), float64.
 
         Likelihood and messages are restricted to the list, see `atom_lists.likely_atoms`.
 
         Parameters
         ----------
-        y : ListAtoms of moments, difference (E,), sum (E,) or None, which is computed, and ground (m,), as of
-            `candidates.pair_moments`
+        difference, sum, ground : what the atoms see, (E,), (E,) and (m,), as of `candidates.pair_moments`. If `sum` is
+            None, there are no negative edges. The ground, the variances, is needed with self-loops and without
         n_signals : N, a number
         edges : (2, E) int64, edges[0] < edges[1], each pair once, every node in at least one
-        signed, self_loops : bool, as in `forward`
+        self_loops : bool, as in `forward`
         seed : of the random projections, beyond 2,000 nodes; progress : show a bar
         """
-        edges = check_edges(edges, n_nodes, len(y.difference))
-        kinds = Kinds(signed, self_loops)
+        edges = check_edges(edges, n_nodes, len(difference))
+        kinds = Kinds(sum is not None, self_loops)
+        y = ListAtoms(difference, sum, ground)
         pairs, nodes = describe_list(y, n_signals, kinds, edges, n_nodes, seed=seed, progress=progress)
         return Estimate(*(x[0].double() for x in self._decide(pairs, nodes, edges)))
 
@@ -202,16 +203,20 @@ class BroadL2G(nn.Module):
         mean = (p * logarithm).sum(0) / total
         ratio = logarithm - mean
         spread = ((p * ratio.square()).sum(0) / total + 1e-6).sqrt()
-        told = torch.stack(
-            [(ratio / 3).clamp(-3, 3), ratio / (spread + 0.1) / 3, spread.log().expand_as(ratio) / 3], -1
-        )
-        pull, add = in_parts(lambda *x: self.size(torch.cat(x, -1)), h, told.clamp(-5, 5)).unbind(-1)
-        weight = (mean + ratio * torch.sigmoid(2 - pull)).clamp(-25, 25).exp()
-        # Foster: leverages add up to the rank, of which the ground has its part, and sums without an edge, which share
-        # the common mode with it; y measures resistances without bias
-        wy = (positive * (weight * y_difference).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)).sum(0)
+        # what the ground leaves of the leverage to the pairs; sums without an edge share the common mode with it
         rank = (nodes[..., -1].sum(0) - ((1 - negative) * b * y_sum).sum(0)).clamp_min(0.1)
-        return weight * (rank / wy.clamp_min(1e-3)).clamp(0.05, 20) * add.clamp(-5, 5).exp()
+
+        def scale(weight):
+            """Foster: the leverages of the edges add up to the rank, and y measures resistances without bias."""
+            seen = positive * (weight * y_difference).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)
+            return (rank / seen.sum(0).clamp_min(1e-3)).clamp(0.05, 20).log()
+
+        told = [ratio / 3, ratio / (spread + 0.1) / 3, spread.log() / 3, scale(logarithm.exp())]
+        told = torch.stack([x.clamp(-5, 5).expand_as(ratio) for x in told], -1)
+        pull, add, trust = in_parts(lambda *x: self.size(torch.cat(x, -1)), h, told).unbind(-1)
+        logarithm = (mean + ratio * torch.sigmoid(3 - pull)).clamp(-25, 25)
+        # where weights are equal the scale is known best from all of them, where one is heavy from itself alone
+        return (logarithm + torch.sigmoid(trust) * scale(logarithm.exp()) + (0.3 * add).clamp(-3, 3)).exp()
 
 
 class Round(nn.Module):
