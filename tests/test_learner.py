@@ -20,7 +20,7 @@ from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_score
 from test_completion import draw
 
 from helpers import GraphLearner, learner, paths, plots
-from helpers.beyond import likelihood
+from helpers.beyond import atom_lists
 from helpers.beyond.broad import BroadL2G
 from helpers.beyond.candidates import estimate_memory, fit_memory, fitting_options
 from helpers.beyond.equivariant import EquivariantL2G
@@ -661,7 +661,7 @@ def test_the_network_on_candidates_is_near_the_one_on_all_pairs(monkeypatch):
     probability = near.fit(data).edge_probability_
     assert sparse.issparse(probability) and probability.nnz < 60 * 30
     assert np.abs(probability.toarray() - dense.edge_probability_).mean() < 0.005
-    monkeypatch.setattr(likelihood, "DENSE_NODES", 0)
+    monkeypatch.setattr(atom_lists, "DENSE_NODES", 0)
     sketched = near.fit(data)
     assert gmse(vector(dense), truth) < 0.05 and gmse(vector(sketched), truth) < 0.1
 

@@ -113,12 +113,12 @@ class ShrunkInverse(nn.Module):
         negative = torch.where(r < 0, probability, 0) * signed
         return Estimate(positive, negative, to_vector(K / d / d[:, None]).abs())
 
-    def on_list(self, y, n_signals, edges, n_nodes, *, signed=True, self_loops=True, progress=False):
+    def on_list(self, difference, sum, ground, n_signals, edges, n_nodes, *, progress=False):
         """The same from correlations of the listed pairs; others count as 0."""
-        d = y.ground.sqrt()
+        d = difference.new_ones(n_nodes) if ground is None else ground.sqrt()
         i, j = edges
-        r = (d[i] ** 2 + d[j] ** 2 - y.difference) / (2 * d[i] * d[j])
+        r = (d[i] ** 2 + d[j] ** 2 - difference) / (2 * d[i] * d[j])
         probability = torch.sigmoid(2 * (r.abs() * n_signals**0.5 - 4))
         positive = torch.where(r > 0, probability, 0)
-        negative = torch.where(r < 0, probability, 0) * signed
+        negative = torch.where(r < 0, probability, 0) * (sum is not None)
         return Estimate(positive, negative, (r / d[i] / d[j]).abs())

@@ -14,7 +14,6 @@ from scipy import linalg, sparse
 
 from ..graphs import all_pairs
 from ..signals import pair_distances
-from .atoms import Atoms
 from .candidates import adjacency
 from .completion import complete, complete_on_list, laplacian_rank, signed_laplacian
 from .moments import add_white_signal, column_variances, fill_constant, pair_sums
@@ -51,11 +50,11 @@ def learn_from_moments(network, S, n_signals, *, signed, self_loops, min_probabi
 def learn_on_list(network, Z, edges, n_signals, *, signed, self_loops, min_probability, robust=False, progress=False):
     """A list of pairs `edges` (2, E): signals Z (n, m), whose mean squares are without bias -> Found, sparse."""
     m = Z.shape[1]
-    variances = column_variances(Z, n_signals, robust=robust)
+    difference = pair_distances(Z, edges, robust=robust)
     total = pair_sums(Z, edges, robust=robust) if signed else None
-    seen = Atoms(pair_distances(Z, edges, robust=robust), total, torch.from_numpy(variances))
-    ask = {"signed": signed, "self_loops": self_loops, "progress": progress}
-    estimate = network.on_list(seen, n_signals, edges, m, **ask)
+    variances = column_variances(Z, n_signals, robust=robust)
+    seen = difference, total, torch.from_numpy(variances)
+    estimate = network.on_list(*seen, n_signals, edges, m, self_loops=self_loops, progress=progress)
     W, probability = _weigh(estimate, edges, m, min_probability)
     if not self_loops:
         energy = ((signed_laplacian(W) @ Z.T).T * Z).sum() / len(Z)
