@@ -1,5 +1,6 @@
-"""What is asked of real data and their graphs: do known groups of nodes show, do groups of subjects differ, and how many
-independent samples are a time series worth?"""
+"""What is asked of real data: do known groups of nodes show in graphs, do groups of subjects differ, and how many
+independent samples is a time series worth?
+"""
 
 from typing import NamedTuple
 

@@ -103,7 +103,7 @@ def extended_bic(P, S, n_signals, gamma=0.1):
 
 
 def by_extended_bic(observations, alphas, gamma=0.1):
-    """|partial correlations| (..., E) with, for each graph, the penalty out of `alphas` that has the least `extended_bic`.
+    """|partial correlations| (..., E), each graph with the penalty out of `alphas` that has its least `extended_bic`.
 
     It needs no rows, only second moments and the number of signals.
     """

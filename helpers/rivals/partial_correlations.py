@@ -25,8 +25,9 @@ def correlations(S):
 
 
 def partial(S):
-    """|partial correlations| (..., E). Where S is singular, as for N <= m, of its pseudo-inverse."""
-    return partial_correlations(torch.linalg.pinv(correlations(S), rtol=SINGULAR, hermitian=True))
+    """|partial correlations| (..., E). Where S is singular, as for N <= m, those of its pseudo-inverse."""
+    S = torch.as_tensor(S).double()
+    return partial_correlations(torch.linalg.pinv(S, rtol=SINGULAR, hermitian=True))
 
 
 def shrink(S, intensity):
