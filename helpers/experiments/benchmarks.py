@@ -8,15 +8,18 @@ else (a test compares the two).
 import time
 import warnings
 from functools import cache, partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import torch
 from safetensors.torch import save as tensors_to_bytes
 from sklearn.covariance import ledoit_wolf_shrinkage
 
 from .. import metrics, paths, solvers
+from ..beyond import broad_law
 from ..beyond.equivariant import EquivariantL2G
 from ..beyond.likelihood import laplacian_mle
 from ..graphs import degrees, differences, laplacian, sample_graphs, spawn, to_matrix, to_vector
@@ -91,6 +94,12 @@ def case_of_signals(draw_rows, edges, *, seed):
         found.append((torch.from_numpy(X.T @ X / len(X)), len(X), ledoit_wolf_shrinkage(X, assume_centered=True)))
     S, n, shrinkage = zip(*found)
     return Case(torch.stack(S), torch.tensor(n, dtype=torch.float64), torch.tensor(shrinkage), edges)
+
+
+def rows_like(case, n_samples, *, seed):
+    """Gaussian samples X (n_samples, m) with the covariance of the first data set of a case."""
+    C = torch.linalg.cholesky(case.moments[0]).numpy()
+    return np.random.default_rng(seed).standard_normal((n_samples, len(C))) @ C.T
 
 
 # --- synthetic data of others ---------------------------------------------------------------------------------------
@@ -230,6 +239,30 @@ def calibration_numbers(probability, edges):
     return {"true of the sure": true, "sure pairs": sure.sum(), "ece": error}
 
 
+def standing(frame, metric, least=False):
+    """Where GraphLearner stands in a table of `rows`: its value, its rank, and the best of the others, per family.
+
+    "ahead" and "behind" mean that the 95 % intervals do not overlap; a number without an interval counts as it is.
+    """
+    part = frame[(frame.metric == metric) & ~frame.model.str.startswith(MIXED)].fillna({"ci": 0})
+    found = {}
+    for family, rows in part.groupby("family", sort=False):
+        order = rows.sort_values("value", ascending=least, kind="stable").reset_index(drop=True)
+        ours = order[order.model == LEARNER].iloc[0]
+        best = order[order.model != LEARNER].iloc[0]
+        lead = (ours.value - best.value) * (-1 if least else 1)
+        word = "level with" if abs(lead) <= ours.ci + best.ci else "ahead of" if lead > 0 else "behind"
+        rank = f"{1 + (order.value < ours.value if least else order.value > ours.value).sum()} of {len(order)}"
+        found[family] = {
+            LEARNER: ours.value,
+            "rank": rank,
+            "": word,
+            "the best rival": best.model,
+            "its value": best.value,
+        }
+    return pd.DataFrame(found).T.rename_axis(metric)
+
+
 def reliability(cases):
     """{model: {case: curve}} for `charts.reliability`."""
     return {
@@ -259,6 +292,7 @@ def seconds(calls, n_calls=3):
 N_NODES, N_SIGNALS = 50, 500  # of the ER graphs below
 SPREADS = (0.0, 0.5, 1.0, 2.0)  # standard deviations of log-weights
 HEAVY = 1000.0  # times as heavy as the others
+NUMBERS = (5, 50, 500, 20_000)  # between which numbers of samples are taken together
 
 
 def precision_matrix(w, ground=1e-4):
@@ -298,7 +332,7 @@ def errors_on_the_papers_law(sizes=((20, 64), (100, 8))):
     return found
 
 
-def errors_by_spread(n=32):
+def errors_by_spread(n=16):
     """GMSE of the expected weights, by the spread of the true ones."""
     found = []
     for spread in SPREADS:
@@ -313,7 +347,7 @@ def errors_by_spread(n=32):
     return found
 
 
-def false_edges_in_white_noise(n=8, sizes=(20, 50, 100), numbers=(100, 1000, 10_000)):
+def false_edges_in_white_noise(n=16, sizes=(20, 50, 100), numbers=(100, 1000, 10_000)):
     """Share of pairs with p > 0.5 where no pair is joined."""
     found = []
     for m in sizes:
@@ -326,7 +360,7 @@ def false_edges_in_white_noise(n=8, sizes=(20, 50, 100), numbers=(100, 1000, 10_
     return found
 
 
-def ranks_by_sign(n=32, shares=(0.0, 0.2, 0.5)):
+def ranks_by_sign(n=64, shares=(0.0, 0.2, 0.5)):
     """AUPRC, by the share of negative edges."""
     found = []
     w = er_graphs(n, seed=20)
@@ -343,7 +377,7 @@ def ranks_by_sign(n=32, shares=(0.0, 0.2, 0.5)):
     return found
 
 
-def graphs_beside_a_heavy_edge(n=32, numbers=(500, 1000, 3000)):
+def graphs_beside_a_heavy_edge(n=64, numbers=(500, 1000, 3000)):
     """F1 of all other pairs where one edge is 1,000 times as heavy."""
     w = er_graphs(n, seed=30)
     heavy = torch.zeros_like(w, dtype=torch.bool).scatter(1, w.argmax(1, keepdim=True), True)
@@ -356,4 +390,27 @@ def graphs_beside_a_heavy_edge(n=32, numbers=(500, 1000, 3000)):
         for model, graph in graphs.items():
             value = metrics.f1((graph & ~heavy).double(), torch.where(heavy, 0, w), LIKELY)
             found.append(tables.mean_row("heavy edge", f"N = {n_signals}", "F1", model, value))
+    return found
+
+
+def calibration_on_the_broad_law(n=64, n_nodes=30):
+    """The share of sure pairs that are edges, on graphs of the law that the network learned from: per family, per N."""
+    families = [family for family in broad_law.FAMILIES if family != "empty"]
+    draws = [
+        broad_law.sample_broad(n, n_nodes, seed=seed, families=[family])
+        for family, seed in zip(families, spawn(40, len(families)))
+    ]
+    n_signals, w = (torch.cat([getattr(draw, field) for draw in draws]) for field in ("n_signals", "w"))
+    found = []
+    for model in NETWORKS:
+        probability = [
+            estimate(model, d.moments, d.n_signals, signed=d.signed, self_loops=d.self_loops)[0] for d in draws
+        ]
+        parts = {family: (p, draw.w != 0) for family, p, draw in zip(families, probability, draws)}
+        for low, high in pairwise(NUMBERS):
+            chosen = (n_signals >= low) & (n_signals < high)
+            parts[f"N = {low:,} to {high:,}"] = torch.cat(probability)[chosen], w[chosen] != 0
+        for name, (p, edges) in parts.items():
+            numbers = calibration_numbers(p, edges)
+            found += [tables.single_row("broad law", name, metric, model, v) for metric, v in numbers.items()]
     return found
