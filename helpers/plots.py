@@ -26,7 +26,7 @@ COLOURS = {  # one colour per method, in every figure
     "Laplacian maximum likelihood": "#3a7d44",
     "EquivariantL2G": "#e08214",
     "GraphLearner": "#0b2f6b",
-    "Graphical lasso": "#66a61e",
+    "Graphical lasso (cross-validation)": "#4d7f17",
     "Graphical lasso (extended BIC)": "#a5cf6b",
     "Partial correlations": "#e6ab02",
     "Partial correlations (Ledoit-Wolf)": "#d95f9a",

@@ -274,7 +274,7 @@ def reliability(cases):
     }
 
 
-def seconds(calls, n_calls=3):
+def seconds(calls, n_calls=2):
     """{name: least CPU seconds} of functions without arguments."""
     found = {}
     for name, call in calls.items():

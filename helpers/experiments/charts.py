@@ -230,11 +230,12 @@ def reliability(curves, *, width=3.4):
     return figure
 
 
-def comparison(frame, metrics, leader, published=None, *, width=2.1):
+def comparison(frame, metrics, leader, published=None, *, log_from=None, width=2.1):
     """Methods side by side: one row of panels per metric, one column per family, one line per method.
 
     Dots are means with 95 % intervals. The dashed line goes through the method `leader`, so that what lies on its
-    better side is a loss of it. `published` is {family: value}, a cross on a line of its own.
+    better side is a loss of it. `published` is {family: value}, a cross on a line of its own. Values are drawn on a
+    logarithmic scale from `log_from` on; below it, and without it, on a linear one.
     """
     families = frame.family.unique()
     models = list(frame.model.unique()[::-1])
@@ -251,7 +252,10 @@ def comparison(frame, metrics, leader, published=None, *, width=2.1):
             axis.errorbar(line.value, lines.index(line.model), xerr=line.ci, fmt="o", color=colour, mfc=face, ms=5)
         if published:
             axis.plot(published[family], 0, "x", color=PAPERS, ms=6, mew=1.8)
-        axis.set(yticks=range(len(lines)), yticklabels=lines, title=family if row == 0 else "", xlabel=metric)
+        title = family.replace(", ", "\n") if row == 0 else ""
+        axis.set(yticks=range(len(lines)), yticklabels=lines, title=title, xlabel=metric)
+        if log_from:
+            axis.set_xscale("symlog", linthresh=log_from, linscale=0.5)
         axis.grid(lw=0.4, alpha=0.5)
     return figure
 

@@ -349,6 +349,6 @@ def target(t, table, model=LEARNER, index="family", **where):
 
 
 def false_edges(t):
-    """Share of pairs that GraphLearner joins in white noise: {(nodes, samples): share}."""
-    share = target(t, "white noise", index=["family", "x"]).value
-    return {(nodes, f"{n:,.0f} samples"): value for (nodes, n), value in share.items()}
+    """Share of pairs that GraphLearner joins in white noise: {(samples, nodes): share}."""
+    share = target(t, "white noise", index=["x", "family"]).value
+    return {(f"{n:,.0f} samples", nodes): value for (n, nodes), value in share.items()}
