@@ -84,8 +84,10 @@ def average_precision(w_hat, w):
     The mean over the edges w > 0 of the precision among the pairs that score at least as high.
     """
     score, edge = _score_and_label(w_hat, w)
-    above = torch.from_numpy(stats.rankdata(-score.numpy(), "max", axis=-1))
-    edges_above = torch.from_numpy(stats.rankdata(-torch.where(edge, score, -torch.inf).numpy(), "max", axis=-1))
+    above, edges_above = (
+        torch.from_numpy(stats.rankdata(-x.numpy(), "max", axis=-1)).double()
+        for x in (score, torch.where(edge, score, -torch.inf))
+    )
     return torch.where(edge, edges_above / above, 0).sum(-1) / edge.sum(-1)
 
 
