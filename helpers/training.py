@@ -2,8 +2,9 @@
 
 A model offers `prepare(observations)` (one tensor, graphs along dimension 0), `loss(prepared, w, generator)` and
 `predict(observations)`. It may have `labels(w)` (what it predicts instead of w), `max_gradient` (bound on the norm of
-each parameter's gradient), `graphs_per_step(n_pairs)` (in place of the schedule's batch size), `half_precision` (prefixes of the weights that are stored as float16) and `stackable` (it
-can hold the parameters of several networks, stacked along a first dimension: see `fit_together`).
+each parameter's gradient), `graphs_per_step(n_pairs)` (in place of the schedule's batch size), `half_precision`
+(prefixes of the weights that are stored as float16) and `stackable` (it can hold the parameters of several networks,
+stacked along a first dimension: see `fit_together`).
 
 Every random number of an epoch derives from the seed and the epoch's index, and `engine.checkpoints` stores what is
 needed to go on: a training that was killed continues as if nothing had happened.

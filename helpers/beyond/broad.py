@@ -8,6 +8,7 @@ can drown. Renumbering the nodes renumbers the answer; c S in place of S divides
 pairs first inside, (E, B, ...).
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -167,7 +168,7 @@ class BroadL2G(nn.Module):
         return log_p.transpose(0, 1), self._weights(h, log_p, a, b, y_difference, y_sum, nodes).T
 
     def _weights(self, h, log_p, a, b, y_difference, y_sum, nodes):
-        """Weights (E, B): the most likely ones, drawn towards their mean, in the scale of the data, and a correction."""
+        """Weights (E, B): the most likely ones, drawn towards their mean, in the scale of the data, and corrected."""
         _, positive, negative = log_p.exp().unbind(-1)
         p = positive + negative
         share = positive / p.clamp_min(1e-12)
@@ -278,7 +279,7 @@ def describe(S, n_signals, kinds):
     columns = [
         *atom(w.difference, y.difference, r.difference, one), *atom(w.sum, y.sum, r.sum, signed * one),
         z.asinh(), (root * partial).asinh(), partial, (root * correlation).asinh(), correlation,
-        n_pair.log() / 6, one * torch.tensor(float(m)).log() / 4, (n_pair / m).log() / 4, signed * one, loops * one,
+        n_pair.log() / 6, one * math.log(m) / 4, (n_pair / m).log() / 4, signed * one, loops * one,
     ]  # fmt: skip
     scale = torch.exp(typical)
     given = [w.difference, w.sum, y.difference, y.sum, s]

@@ -52,7 +52,7 @@ def sample_broad(n_graphs, n_nodes, *, seed, n_parts=32, families=None):
     sizes[: n_graphs % n_parts] += 1
     parts = [_sample_part(int(n), n_nodes, child, families) for n, child in zip(sizes, spawn(seed, n_parts))]
     *tensors, family = zip(*parts)
-    return Draw(*(torch.cat(t) for t in tensors), sum(family, []))
+    return Draw(*(torch.cat(t) for t in tensors), [name for part in family for name in part])
 
 
 def _sample_part(n, m, seed, families):
@@ -165,7 +165,7 @@ def _weights(rng, A, paper):
 
 
 def _ground(rng, W, paper):
-    """c (n, m) > 0: unequal, and for the paper's law 1e-4 of the mean degree; graphs without edges have nothing else."""
+    """c (n, m) > 0: unequal; for the paper's law 1e-4 of the mean degree; all that there is without edges."""
     n, m, _ = W.shape
     low, high = np.log(LAW["ground"])
     size = np.where(paper | (rng.random(n) < 0.1), 1e-4, np.exp(rng.uniform(low, high, n)))
