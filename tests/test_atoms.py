@@ -197,14 +197,16 @@ def test_the_start_shrinks_what_cannot_be_a_leverage():
 
 def test_white_signal_is_the_size_of_near_distances_over_n():
     S = torch.eye(4, dtype=torch.float64)  # every sum and difference has 2
-    torch.testing.assert_close(white_signal(Atoms.of(S), torch.tensor(10.0)), torch.tensor(0.1, dtype=torch.float64))
+    by_hand = torch.tensor(0.1 / (1 + 2.5**2), dtype=torch.float64)
+    torch.testing.assert_close(white_signal(Atoms.of(S), torch.tensor(10.0)), by_hand)
     S = sample_observations(sample_graphs("BA", 2, 12, seed=3, dtype=torch.float64), 500, seed=4).moments
     y = Atoms.of(S)
     near = torch.zeros(2, 12, 12, dtype=torch.float64)
     i, j = all_pairs(12)
     near[:, i, j] = near[:, j, i] = 1 / torch.minimum(y.difference, y.sum)
     harmonic = (11 / near.sum(-1)).sort(-1).values[:, 5]
-    torch.testing.assert_close(white_signal(y, torch.tensor([500.0, 50.0])), harmonic / torch.tensor([1000.0, 100.0]))
+    n = torch.tensor([500.0, 5.0], dtype=torch.float64)
+    torch.testing.assert_close(white_signal(y, n), harmonic / (2 * n) / (1 + (n / 12) ** 2))
 
 
 def test_a_copy_hardly_changes_the_white_signal():

@@ -213,10 +213,10 @@ def test_weights_by_hand(model):
     spread = ((p * (log - mean) ** 2).sum() / p.sum() + 1e-6).sqrt()
     told = torch.stack([(log - mean) / 3, (log - mean) / (spread + 0.1) / 3, spread.log().expand(3, 1) / 3], -1)
     pull, add = model.size(torch.cat([h, told], -1)).unbind(-1)
-    weight = (mean + (log - mean) * torch.sigmoid(2 - pull)).exp()
+    weight = (mean + (log - mean) * torch.sigmoid(3 - pull)).exp()
     rank = nodes[..., -1].sum() - ((1 - negative) * b * y_sum).sum()
     leverage = (positive * (weight * y).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)).sum()
-    expected = weight * rank / leverage * add.exp()
+    expected = weight * rank / leverage * (0.3 * add).exp()
     torch.testing.assert_close(model._weights(h, log_p, a, b, y, y_sum, nodes), expected)
 
 
