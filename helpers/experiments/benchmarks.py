@@ -32,6 +32,7 @@ from ..signals import Observations, bartlett
 from . import methods, tables
 from .runs import load_or_train
 
+# The run behind each learner. For the time being the first is a stand-in; "broad" takes its place once it is trained.
 NETWORKS = {"GraphLearner": "equivariant-mixed", 'GraphLearner (prior="mixed")': "equivariant-mixed"}
 LEARNER, MIXED = NETWORKS
 LASSO = "Graphical lasso (cross-validation)"
