@@ -212,12 +212,17 @@ def test_weights_by_hand(model):
     log = ((positive * a + negative * b) / p).log()
     mean = (p * log).sum() / p.sum()
     spread = ((p * (log - mean) ** 2).sum() / p.sum() + 1e-6).sqrt()
-    told = torch.stack([(log - mean) / 3, (log - mean) / (spread + 0.1) / 3, spread.log().expand(3, 1) / 3], -1)
-    pull, add = model.size(torch.cat([h, told], -1)).unbind(-1)
-    weight = (mean + (log - mean) * torch.sigmoid(3 - pull)).exp()
     rank = nodes[..., -1].sum() - ((1 - negative) * b * y_sum).sum()
-    leverage = (positive * (weight * y).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)).sum()
-    expected = weight * rank / leverage * (0.3 * add).exp()
+
+    def scale(weight):
+        seen = positive * (weight * y).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)
+        return (rank / seen.sum()).log().expand(3, 1)
+
+    ratio = log - mean
+    told = torch.stack([ratio / 3, ratio / (spread + 0.1) / 3, spread.log().expand(3, 1) / 3, scale(log.exp())], -1)
+    pull, add, trust = model.size(torch.cat([h, told], -1)).unbind(-1)
+    weight = (mean + ratio * torch.sigmoid(3 - pull)).exp()
+    expected = (weight.log() + torch.sigmoid(trust) * scale(weight) + 0.3 * add).exp()
     torch.testing.assert_close(model._weights(h, log_p, a, b, y, y_sum, nodes), expected)
 
 
