@@ -286,6 +286,8 @@ def where_trained(frame, row):
     return 2 * like(model=UNROLLING if row.x < 500 else "Exact optimum of Eq. (4)")(frame, row)
 
 
+LEARNER, LEDOIT_WOLF = "GraphLearner", "Partial correlations (Ledoit-Wolf)"
+NETSIM = ["NetSim 1", "NetSim 2", "NetSim 3", "NetSim 4"]
 SOLVERS = ["PDS", UNTUNED]
 GLADS = ["GLAD (newton_schulz)", STABLE]
 LARGE = [1.0, 10.0, 100.0, 1000.0, 10000.0]
@@ -569,6 +571,39 @@ BARS = [
     single("candidates-suffice", "12_restriction", "<", 1e-6, metric="error", x=20),
     single("rule-beats-empty", "12_transfer", "<", 1, metric="gmse", model="Unrolling (rule, candidates)", x=1000),
     single("label-spreading", "12_digits", ">", lambda frame, row: row.ci, metric="gain", family="k = 7"),
+    #
+    single(
+        "netsim-f1", "13_networks", ">=", lambda frame, row: dict(zip(NETSIM, (0.93, 0.9, 0.9, 0.85)))[row.family],
+        metric="F1", model=LEARNER, family=NETSIM,
+    ),
+    single(
+        "netsim-best", "13_networks", ">", of_rows(max, model=lambda name: not name.startswith("GraphLearner")),
+        metric="F1", model=LEARNER, family=NETSIM,
+    ),
+    single("netsim-rank", "13_networks", ">", lambda frame, row: row.ci, metric="AUPRC gain", family=NETSIM),
+    single("netsim-sure", "13_networks", ">=", 0.95, metric="true of the sure", model=LEARNER, family=NETSIM),
+    single(
+        "sachs-rank", "13_networks", ">", like(model=LEDOIT_WOLF), metric="AUPRC", model=LEARNER,
+        family=starts("Sachs"),
+    ),
+    single(
+        "published-laws", "13_laws", "<",
+        lambda frame, row: {"geometric, radius 0.32": 0.0157, "geometric, radius 0.5": 0.0190, "ER, p = 0.5": 0.0051,
+                            "BA trees": 0.0222}[row.family],
+        metric="wrong pairs", model=LEARNER,
+    ),
+    single("smooth-signals", "13_smooth", ">=", apart(-1, model="Eq. (4)"), metric="F1", model=LEARNER),
+    single(
+        "law-kept", "13_targets", "<=", like(1.1, model='GraphLearner (prior="mixed")'), table="paper's law",
+        model=LEARNER,
+    ),
+    single("spread-likelihood", "13_targets", "<", like(model=MLE), table="weights", model=LEARNER),
+    single("white-noise", "13_targets", "<=", 1e-3, table="white noise", model=LEARNER),
+    single("negative-edges", "13_targets", ">", apart(1, model=LEDOIT_WOLF), table="signs", model=LEARNER),
+    single("heavy-edge", "13_targets", ">=", 0.9, table="heavy edge", model=LEARNER),
+    single(
+        "broad-sure", "13_targets", ">=", 0.9, table="broad law", metric="true of the sure", model=LEARNER
+    ),
 ]  # fmt: skip
 
 

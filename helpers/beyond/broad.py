@@ -30,6 +30,8 @@ N_PAIR_ROWS = N_PAIR_FEATURES + 5  # features, and what the weights are made fro
 N_NODE_ROWS = N_NODE_FEATURES + 1  # features, and the unit of the weights
 PAIRS_PER_STEP = 12_000  # of all graphs together, in training
 PAIRS_IN_PART = 100_000  # of one graph
+MISSING = 1e-9  # of the largest eigenvalue: what is smaller is zero
+FILLED = 1e4  # of the largest eigenvalue: about the variance of the constant vector in the paper's law
 PAIRS_AT_ONCE = 30_000  # of all graphs together that a forward pass without gradients holds at once
 
 
@@ -139,7 +141,8 @@ class BroadL2G(nn.Module):
             raise ValueError(f"n_signals={n_signals}: finite numbers above 0 are needed")
         n = n.expand(S.shape if n.ndim >= 2 and n.shape[-2:] == S.shape[-2:] else shape)
         flags = (torch.as_tensor(x, dtype=torch.bool, device=S.device).expand(shape) for x in (signed, self_loops))
-        flat = [S.double().reshape(-1, m, m), n.reshape(-1, *n.shape[len(shape) :]), *(x.reshape(-1) for x in flags)]
+        S = fill_missing_direction(S.double(), n if n.shape == shape else n.mean((-2, -1)))
+        flat = [S.reshape(-1, m, m), n.reshape(-1, *n.shape[len(shape) :]), *(x.reshape(-1) for x in flags)]
         at_once = max(1, PAIRS_AT_ONCE // (m * (m - 1) // 2))
         parts = [
             self._estimate(*part, all_pairs(m, S.device))
@@ -268,6 +271,22 @@ def check_moments(S):
     if not torch.isfinite(S).all():
         raise ValueError("moments contains NaN or infinite values: remove or impute them first")
     return S
+
+
+@torch.no_grad()
+def fill_missing_direction(S, n_signals):
+    """S (..., m, m) with a large variance along v where S v = 0 for one v that involves all nodes, N (...) > m.
+
+    So it is if every row has the sum 0, as after a common reference or of signals L^(+1/2) z: each column follows from
+    all others, and the inverse, infinite, says nothing else. The paper's law has v, constant, as its largest variance.
+    """
+    values, V = torch.linalg.eigh(S)
+    least, largest = values[..., 0], values[..., -1]
+    v = V[..., 0]
+    none = (least < MISSING * largest) & (values[..., 1] >= MISSING * largest)
+    spread = v.abs().amin(-1) > 0.01 * v.abs().amax(-1)
+    size = torch.where(none & spread & (n_signals > S.shape[-1]), FILLED * largest, 0)
+    return S + size[..., None, None] * v[..., :, None] * v[..., None, :]
 
 
 @torch.no_grad()
