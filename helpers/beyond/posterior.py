@@ -29,6 +29,7 @@ import torch
 from scipy.special import betaln, logsumexp
 
 from ..engine import jumps
+from ..graphs import degrees, to_matrix
 from ..signals import Observations, bartlett
 
 MODES = 40  # Newton steps towards the modes
@@ -117,12 +118,13 @@ def sample_law(law, n, n_signals, *, seed):
     rng = np.random.default_rng(seed)
     signs, x, _ = draw_graphs(law, n, rng)
     numbers = np.broadcast_to(np.asarray(n_signals, dtype=int), n)
-    K = _precision(law.atoms(signs), (law.present(signs) * np.exp(x))[:, None], law.noise)[:, 0]
-    F = np.linalg.inv(np.linalg.cholesky(K)).swapaxes(-1, -2)
+    w = torch.from_numpy(signs * np.exp(x[:, : law.n_pairs]))
+    ground = torch.from_numpy(np.exp(x[:, law.n_pairs :])) if law.signed else torch.tensor(law.sigma2)
+    K = torch.diag_embed(degrees(w.abs()) + ground) - to_matrix(w)
+    F = torch.linalg.inv(torch.linalg.cholesky(K)).mT.numpy()
     B = [f @ bartlett(rng, 1, law.n_nodes, int(number))[0] for f, number in zip(F, numbers, strict=True)]
     moments = np.stack([b @ b.T / number for b, number in zip(B, numbers, strict=True)])
-    w = signs * np.exp(x[:, : law.n_pairs])
-    return Observations(torch.from_numpy(moments), torch.from_numpy(numbers.astype(float))), torch.from_numpy(w)
+    return Observations(torch.from_numpy(moments), torch.from_numpy(numbers.astype(float))), w
 
 
 def draw_graphs(law, n, rng):
