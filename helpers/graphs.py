@@ -152,6 +152,11 @@ def spawn(seed, n):
     return seed.spawn(n)
 
 
+def random_adjacency(rng, family, n_graphs, n_nodes, **params):
+    """Graphs of one family without weights, in the generator's node order: (n, m, m) bool."""
+    return _GENERATORS[family](rng, n_graphs, n_nodes, **family_parameters(family, **params))
+
+
 def _draw_chunk(family, n, m, seed, weighted, shuffle, params):
     rng = np.random.default_rng(seed)
     A = _GENERATORS[family](rng, n, m, **params)

@@ -2,8 +2,9 @@
 
 A model offers `prepare(observations)` (one tensor, graphs along dimension 0), `loss(prepared, w, generator)` and
 `predict(observations)`. It may have `labels(w)` (what it predicts instead of w), `max_gradient` (bound on the norm of
-each parameter's gradient), `half_precision` (prefixes of the weights that are stored as float16) and `stackable` (it
-can hold the parameters of several networks, stacked along a first dimension: see `fit_together`).
+each parameter's gradient), `graphs_per_step(n_pairs)` (in place of the schedule's batch size), `half_precision`
+(prefixes of the weights that are stored as float16) and `stackable` (it can hold the parameters of several networks,
+stacked along a first dimension: see `fit_together`).
 
 Every random number of an epoch derives from the seed and the epoch's index, and `engine.checkpoints` stores what is
 needed to go on: a training that was killed continues as if nothing had happened.
@@ -277,7 +278,7 @@ def _train_epoch(model, optimiser, schedules, prepared, w, epoch):
     order = stacks.stack([torch.randperm(n, generator=generator) for generator in generators]).to(w.device)
     model.train()
     total = 0.0
-    for batch in order.split(schedule.batch_size, -1):
+    for batch in order.split(_batch_size(model, schedule, w), -1):
         loss = model.loss(stacks.take_rows(prepared, batch), stacks.take_rows(w, batch), noise)
         optimiser.zero_grad()
         loss.sum().backward()
@@ -287,6 +288,11 @@ def _train_epoch(model, optimiser, schedules, prepared, w, epoch):
         total += loss.detach() * batch.shape[-1]
     model.eval()
     return (total / n).reshape(-1).tolist()
+
+
+def _batch_size(model, schedule, w):
+    """Graphs per step, which a model may make depend on their size."""
+    return model.graphs_per_step(w.shape[-1]) if hasattr(model, "graphs_per_step") else schedule.batch_size
 
 
 def _validate(model, observations, w):
@@ -326,7 +332,7 @@ def _time_steps(model, data, schedule, n):
     model = copy.deepcopy(model)
     optimiser = _adam(model, schedule)
     prepared, w = _prepare(model, [data], "train", n, 0, next(model.parameters()).device)
-    size = schedule.batch_size
+    size = _batch_size(model, schedule, w)
     _train_epoch(model, optimiser, [schedule], prepared[:size], w[:size], 0)  # warm up
     start = time.perf_counter()
     _train_epoch(model, optimiser, [schedule], prepared, w, 0)

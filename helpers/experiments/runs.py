@@ -17,6 +17,8 @@ import numpy as np
 import torch
 
 from .. import paths, training
+from ..beyond import broad_law
+from ..beyond.broad import BroadL2G, KindObservations
 from ..beyond.equivariant import EquivariantL2G
 from ..beyond.likelihood import unit_scale
 from ..engine import checkpoints
@@ -77,6 +79,8 @@ BUDGETED |= {"deepgraph": BUDGETS[:4], "glad": BUDGETS[::2]}  # slow ones; GLAD 
 N_PARTS = 16  # numbers of signals per epoch
 MIXED_NODES = (10, 100)  # of the family "mixed", log-uniform, and
 MIXED_SIGNALS = (10, 10_000)
+BROAD_NODES = (3, 200)  # of the family "broad", log-uniform
+STEPS_PER_EPOCH = 8  # of BroadL2G
 ABLATIONS = {  # options of "mixed"
     "full model": (),
     "without likelihood": (("likelihood", False),),
@@ -328,6 +332,16 @@ def equivariant(family, n_nodes=20, options=()):
     )  # fmt: skip
 
 
+def broad(n_rounds=4, width=64, epochs=3200):
+    """BroadL2G on fresh graphs of the broad law; an epoch has graphs of one size. The plain one is GraphLearner's."""
+    told = "" if (n_rounds, width) == (4, 64) else f"-{n_rounds}x{width}"
+    return Run(
+        f"broad{told}", "broad", "broad", n_nodes=30, n_layers=n_rounds, n_train=1, n_val=48,
+        epochs=epochs, batch_size=1, lr=2e-3, decay=round(0.01 ** (1 / epochs), 6), stream=True, keep_best=False,
+        options=(("width", width),),
+    )  # fmt: skip
+
+
 def _power(x):
     """1e-4 of 0.0001."""
     return f"1e{round(math.log10(x))}"
@@ -375,12 +389,13 @@ def _registry():
     runs += [real_world("l2g-wide", "sp100")]
     runs += [equivariant(family) for family in FAMILIES] + [equivariant("BA", n_nodes=100)]
     runs += [equivariant("mixed", options=options) for options in ABLATIONS.values()]
+    runs += [broad(), broad(3, 48)]
     return {run.name: run for run in runs}
 
 
 RUNS = _registry()
 SHIPPED = frozenset(f"{model}-{family.lower()}" for model in ("equivariant", "unrolling") for family in FAMILIES)
-SHIPPED |= {"equivariant-mixed"}  # the networks of GraphLearner, part of the package
+SHIPPED |= {"equivariant-mixed", "broad"}  # the networks of GraphLearner, part of the package
 
 
 def select(pattern="*"):
@@ -400,6 +415,7 @@ MODELS = {
     "glad": (GLAD, lambda run: {"n_layers": run.n_layers, "sigma2": run.sigma2}),
     "deepgraph": (DeepGraph, lambda run: {"n_blocks": run.n_layers, "n_nodes": run.n_nodes}),
     "equivariant": (EquivariantL2G, lambda run: {"n_rounds": run.n_layers}),
+    "broad": (BroadL2G, lambda run: {"n_rounds": run.n_layers}),
 }
 
 
@@ -424,6 +440,9 @@ def graph_parameters(run):
     if run.family == "sparse":
         parameters = inspect.signature(sample_sparse).parameters.values()
         return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+    if run.family == "broad":
+        shares = dict(zip(broad_law.FAMILIES, broad_law.SHARES))
+        return {"law": broad_law.LAW, "shares": shares, "n_nodes": BROAD_NODES, "steps": STEPS_PER_EPOCH}
     parameters = {family: family_parameters(family, **dict(run.params)) for family in families(run)}
     if run.model == "equivariant":
         parameters["varied"] = {"n_parts": N_PARTS, "n_nodes": node_range(run), "n_signals": signal_range(run)}
@@ -456,6 +475,8 @@ def sample(run, split, n, *, epoch=0, n_jobs=1):
     """
     if split not in SPLITS:
         raise ValueError(f"split={split!r}: choose one of {', '.join(SPLITS)}")
+    if run.model == "broad":
+        return _sample_broad(run, split, n, epoch)
     if run.model == "equivariant":
         return _sample_parts(run, split, n, epoch, n_jobs)
     return _sample_one(run, split, n, epoch, n_jobs)
@@ -488,6 +509,22 @@ def _sample_parts(run, split, n, epoch, n_jobs):
         signals.append(torch.full((int(kept.sum()),), observations.n_signals, dtype=torch.float64))
         graphs.append(w[kept])
     return Observations(torch.cat(moments), torch.cat(signals)), torch.cat(graphs)
+
+
+def _sample_broad(run, split, n, epoch):
+    """Graphs of the broad law: for training so many that they make up the steps of an epoch, all of one size."""
+    seed = np.random.SeedSequence((0 if split == "test" else run.seed, SPLITS.index(split), epoch))
+    chosen = None
+    n_nodes = run.n_nodes
+    if split == "train":
+        n_nodes = round(log_uniform(np.random.default_rng(seed), *BROAD_NODES))
+        n = STEPS_PER_EPOCH * build(run).graphs_per_step(n_nodes * (n_nodes - 1) // 2)
+    else:  # errors are relative to the edges that there are
+        chosen = [family for family in broad_law.FAMILIES if family != "empty"]
+    draw = broad_law.sample_broad(n, n_nodes, seed=seed, families=chosen)
+    kept = torch.ones(n, dtype=torch.bool) if split == "train" else draw.w.any(-1)
+    observations = KindObservations(draw.moments, draw.n_signals, draw.signed, draw.self_loops)
+    return observations[kept], draw.w[kept]
 
 
 def families(run):

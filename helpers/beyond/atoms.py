@@ -1,0 +1,138 @@
+"""Precision matrices made of three kinds of atoms, and their maximum likelihood on all pairs of nodes.
+
+    K = sum a_ij (e_i - e_j)(e_i - e_j)'  +  sum b_ij (e_i + e_j)(e_i + e_j)'  +  sum c_i e_i e_i',    a, b, c >= 0,
+
+"difference" atoms for positive partial correlations, "sum" atoms for negative ones, and the "ground" for what a node
+shares with nobody. Every symmetric diagonally dominant matrix is such a sum; the paper's Laplacians have differences
+only. An atom u sees y_u = u'S u of the second moments S. The likelihood, up to constants and the sign,
+
+    f(w) = sum w_u y_u - logdet K,
+
+has its minimum where r_u = u'K^-1 u <= y_u for all atoms, with equality where w_u > 0, and w <- w r / y never increases
+it. The leverages w_u r_u add up to the rank of K, m, or m - 1 for a Laplacian, whose constant vector is left out.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from ..graphs import degrees, degrees_adjoint, differences, to_matrix, to_vector
+
+FASTEST = 1e3  # factor by which a weight may grow in one update
+
+
+class Atoms(NamedTuple):
+    """One number per atom: differences (..., E), sums (..., E), ground (..., m); zeros for a kind that is left out."""
+
+    difference: torch.Tensor
+    sum: torch.Tensor
+    ground: torch.Tensor
+
+    @classmethod
+    def of(cls, S):
+        """u'S u for every atom u: S (..., m, m)."""
+        d = S.diagonal(dim1=-2, dim2=-1)
+        return cls(differences(S), degrees_adjoint(d) + 2 * to_vector(S), d)
+
+    def matrix(self):
+        """K (..., m, m) for atoms with these weights."""
+        diagonal = degrees(self.difference + self.sum) + self.ground
+        return torch.diag_embed(diagonal) - to_matrix(self.difference - self.sum)
+
+    def total(self):
+        """The sum over all atoms, (...)."""
+        return sum(x.sum(-1) for x in self)
+
+    def times(self, other):
+        """Atom by atom."""
+        return Atoms(*(x * y for x, y in zip(self, other)))
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Which kinds of atoms a precision matrix may have: differences always, the others per graph or for all.
+
+    signed : bool or (...) bool, sum atoms; self_loops : bool or (...) bool, the ground
+    """
+
+    signed: bool | torch.Tensor = True
+    self_loops: bool | torch.Tensor = True
+
+    def masks(self, like):
+        """1 where there are sum atoms, ground, and where K lacks the constant vector, each (..., 1)."""
+        shape = (*like.shape[:-1], 1)
+        signed, loops = (
+            torch.as_tensor(x, dtype=torch.bool, device=like.device).reshape(*torch.as_tensor(x).shape, 1).expand(shape)
+            for x in (self.signed, self.self_loops)
+        )
+        return signed.to(like), loops.to(like), (~signed & ~loops).to(like)
+
+
+ALL = Kinds()
+
+
+def white_signal(y, n_signals):
+    """The variance (...) of one more signal, white and of the size of the near distances, divided by N.
+
+    Added to S it keeps the likelihood bounded for N < m and for nodes that always agree, and it fades as 1/N. Its size
+    is half of the median over the nodes of the harmonic mean of the y of a node's pairs: few copies do not matter.
+    """
+    near = torch.minimum(y.difference, y.sum)
+    floor = 1e-3 * near.median(-1, keepdim=True).values
+    inverse = 1 / torch.maximum(near, floor).clamp_min(torch.finfo(near.dtype).tiny)
+    m = y.ground.shape[-1]
+    return ((m - 1) / degrees(inverse)).median(-1).values / (2 * n_signals)
+
+
+@torch.no_grad()
+def approximate_mle(S, kinds=ALL, n_updates=25):
+    """Weights near the most likely ones, and their resistances: S (..., m, m), of full rank -> two Atoms.
+
+    `n_updates` of w <- w r / y from the entries of the inverse of S, clipped to what atoms can represent. All but the
+    first and the last are over-relaxed, w (r / y)^1.8, which halves their number; powers below 2 are stable near the
+    maximum. On matrices inside, because gathers cost more than the second triangle.
+    """
+    signed, loops, constant = (x[..., None] for x in kinds.masks(S[..., 0]))
+    m = S.shape[-1]
+    unit = S.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+    S = (S + S.mT) / (2 * unit)
+    d = S.diagonal(dim1=-2, dim2=-1)
+    both = d[..., :, None] + d[..., None, :]
+    eye = torch.eye(m, dtype=S.dtype, device=S.device)
+    Y_difference = both - 2 * S + eye  # the diagonals are not used
+    Y_sum = both + 2 * S + eye
+    K = torch.linalg.inv(S)
+    K = (K + K.mT) / 2  # rounding must not disturb the row sums, which are small where there is a strong common mode
+    off = 1 - eye
+    A = _start(-K, Y_difference) * off
+    B = _start(K, Y_sum) * off * signed
+    rest = K.diagonal(dim1=-2, dim2=-1) - (A + B).sum(-1)
+    c = torch.maximum(rest, 0.05 / d) * loops[..., 0]
+    for step in range(n_updates + 1):
+        K = torch.diag_embed(((A + B).sum(-1) + c) * (1 + 1e-12)) - A + B  # positive definite in spite of rounding
+        scale = K.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+        C = torch.linalg.cholesky(K + constant * scale / m)
+        Sigma = torch.cholesky_inverse(C)
+        v = Sigma.diagonal(dim1=-2, dim2=-1)
+        ends = v[..., :, None] + v[..., None, :]
+        R_difference = (ends - 2 * Sigma).clamp_min(0)
+        R_sum = ends + 2 * Sigma
+        if step < n_updates:
+            power = 1.8 if 2 < step < n_updates - 2 else 1.0
+            A = A * (R_difference / Y_difference).clamp_max(FASTEST) ** power
+            B = B * (R_sum / Y_sum).clamp_max(FASTEST) ** power
+            c = c * (v / d).clamp_max(FASTEST) ** power
+    w = Atoms(to_vector(A), to_vector(B), c)
+    unit = unit[..., 0]
+    r = Atoms(to_vector(R_difference), to_vector(R_sum), v)
+    return Atoms(*(x / unit for x in w)), Atoms(*(x * unit for x in r))
+
+
+def _start(K, Y):
+    """Weights to start from, matrices: entries of an inverse covariance where they are positive, else little.
+
+    No leverage is above 1. Where K Y is, as for sums under a strong common mode, the entry is noise and shrunk.
+    """
+    leverage = (K * Y).clamp_min(1)
+    return torch.maximum(K / leverage**3, 0.01 / (K.shape[-1] * Y))

@@ -1,0 +1,295 @@
+"""BroadL2G: probability, sign and weight of every edge, for data that follow no law in particular.
+
+    S, N ──► white signal ──► likelihood of three kinds of atoms ──► features ──► message passing ──► Estimate
+
+It differs from `equivariant.EquivariantL2G` in what it can represent (negative edges, and variance that a node shares
+with nobody, see `atoms`), in what it learned from (`broad_law`), and in its features, none of which a single heavy edge
+can drown. Renumbering the nodes renumbers the answer; c S in place of S divides the weights by c. A batch is stored
+pairs first inside, (E, B, ...).
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.functional import log_softmax, relu
+
+from ..graphs import all_pairs, count_nodes, degrees, to_vector
+from ..signals import Observations
+from .atoms import Atoms, Kinds, approximate_mle, white_signal
+from .equivariant import sum_at_nodes
+
+N_UPDATES = 40  # of the likelihood
+N_PAIR_FEATURES = 24
+N_NODE_FEATURES = 8
+N_PAIR_ROWS = N_PAIR_FEATURES + 5  # features, and what the weights are made from: see `Inputs`
+N_NODE_ROWS = N_NODE_FEATURES + 1  # features, and the unit of the weights
+PAIRS_PER_STEP = 12_000  # of all graphs together, in training
+PAIRS_AT_ONCE = 30_000  # of all graphs together that a forward pass without gradients holds at once
+
+
+class Estimate(NamedTuple):
+    """What is known of every pair of nodes, each (..., E)."""
+
+    positive: torch.Tensor  # probability of an edge with positive weight, that is, a positive partial correlation
+    negative: torch.Tensor  # probability of an edge with negative weight
+    weight: torch.Tensor  # its size if there is one, > 0
+
+    @property
+    def expected(self):
+        """The expected signed weight, (..., E)."""
+        return (self.positive - self.negative) * self.weight
+
+
+@dataclass(frozen=True)
+class KindObservations(Observations):
+    """Observations with the kinds of atoms that each graph is to be learned with, (...) bool or one for all."""
+
+    signed: bool | torch.Tensor = True
+    self_loops: bool | torch.Tensor = True
+
+    def __getitem__(self, rows):
+        def some(x):
+            return x if torch.as_tensor(x).ndim == 0 else x[rows]
+
+        return KindObservations(self.moments[rows], *(some(x) for x in (self.n_signals, self.signed, self.self_loops)))
+
+    def to(self, *device_or_dtype):
+        plain = Observations(self.moments, self.n_signals).to(*device_or_dtype)
+        return KindObservations(plain.moments, plain.n_signals, self.signed, self.self_loops)
+
+
+class BroadL2G(nn.Module):
+    """Second moments S (..., m, m) and the number of signals N -> Estimate, for any number of nodes from 3 on.
+
+    Parameters
+    ----------
+    n_rounds, width : of the message passing
+    """
+
+    max_gradient = 1.0
+
+    def __init__(self, n_rounds=4, *, width=64):
+        super().__init__()
+        self.width = width
+        self.embed = nn.Linear(N_PAIR_FEATURES, width)
+        self.nodes = nn.Linear(N_NODE_FEATURES, width)
+        self.rounds = nn.ModuleList(Round(width) for _ in range(n_rounds))
+        self.edge = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
+        self.size = nn.Sequential(nn.Linear(width + 3, width), nn.ReLU(), nn.Linear(width, 2))
+        nn.init.constant_(self.edge[-1].bias, -2.0)  # most pairs are no edges
+
+    # --- what a method and a trainable model offer ------------------------------------------------------------------
+
+    def predict(self, observations):
+        """The expected signed weights: Observations or KindObservations -> w (..., E)."""
+        kinds = {name: getattr(observations, name, True) for name in ("signed", "self_loops")}
+        with torch.no_grad():
+            return self(observations.moments, observations.n_signals, **kinds).expected
+
+    def prepare(self, observations):
+        """The features of every graph, computed once: (n, N_PAIR_ROWS * E + N_NODE_ROWS * m) float32."""
+        signed, loops = (getattr(observations, name, True) for name in ("signed", "self_loops"))
+        pairs, nodes = describe(observations.moments, observations.n_signals, Kinds(signed, loops))
+        return torch.cat([pairs.flatten(1), nodes.flatten(1)], 1)
+
+    def loss(self, prepared, w, generator=None):
+        """Mean log GMSE of the expected weights where there are edges, and cross-entropy per node of their signs."""
+        n, E = w.shape
+        m = count_nodes(E)
+        pairs = prepared[:, : N_PAIR_ROWS * E].reshape(n, N_PAIR_ROWS, E)
+        nodes = prepared[:, N_PAIR_ROWS * E :].reshape(n, N_NODE_ROWS, m)
+        log_p, weight = self._pass_messages(pairs, nodes, all_pairs(m, w.device))
+        w = w * nodes[:, -1, :1]
+        p = log_p.exp()
+        off = torch.stack([p[..., 1] * weight - w.clamp_min(0), p[..., 2] * weight - (-w).clamp_min(0)])
+        size = w.square().sum(-1)
+        error = off.square().sum((0, -1)) / size.clamp_min(1e-30)
+        error = torch.where(size > 0, (error + 1e-5).log(), 0)
+        kind = torch.where(w > 0, 1, torch.where(w < 0, 2, 0))
+        entropy = -log_p.gather(-1, kind[..., None])[..., 0].sum(-1) / m
+        return (error + entropy).mean()
+
+    def graphs_per_step(self, n_pairs):
+        """How many graphs of so many pairs make up a step of training."""
+        return min(256, max(1, PAIRS_PER_STEP // n_pairs))
+
+    # --- the network ------------------------------------------------------------------------------------------------
+
+    def forward(self, moments, n_signals, *, signed=True, self_loops=True):
+        """What is known of every pair, in the dtype of `moments`.
+
+        Parameters
+        ----------
+        moments : S (..., m, m), positive semidefinite, of whatever rank
+        n_signals : N, a number, (...), or (..., m, m), how many samples there are behind each entry
+        signed : whether there may be negative edges; self_loops : whether nodes may vary on their own. Each a bool or
+            (...) bool
+        """
+        S = check_moments(moments)
+        shape = S.shape[:-2]
+        m = S.shape[-1]
+        n = torch.as_tensor(n_signals, dtype=torch.float64, device=S.device)
+        if not ((n > 0) & n.isfinite()).all():
+            raise ValueError(f"n_signals={n_signals}: finite numbers above 0 are needed")
+        n = n.expand(S.shape if n.ndim >= 2 and n.shape[-2:] == S.shape[-2:] else shape)
+        flags = (torch.as_tensor(x, dtype=torch.bool, device=S.device).expand(shape) for x in (signed, self_loops))
+        flat = [S.double().reshape(-1, m, m), n.reshape(-1, *n.shape[len(shape) :]), *(x.reshape(-1) for x in flags)]
+        at_once = max(1, PAIRS_AT_ONCE // (m * (m - 1) // 2))
+        parts = [
+            self._estimate(*part, all_pairs(m, S.device))
+            for part in zip(*(x.split(at_once) for x in flat), strict=True)
+        ]
+        return Estimate(*(torch.cat(x).reshape(*shape, -1).to(moments.dtype) for x in zip(*parts, strict=True)))
+
+    def _estimate(self, S, n, signed, self_loops, edges):
+        pairs, nodes = describe(S, n, Kinds(signed, self_loops))
+        log_p, weight = self._pass_messages(pairs, nodes, edges)
+        p = log_p.exp()
+        return p[..., 1], p[..., 2], weight.double() / nodes[:, -1, :1].double()
+
+    def _pass_messages(self, pairs, nodes, edges):
+        """Log-probabilities of no, a positive and a negative edge (B, E, 3), and weights (B, E), from `describe`."""
+        x, given = pairs.permute(2, 0, 1).split([N_PAIR_FEATURES, N_PAIR_ROWS - N_PAIR_FEATURES], -1)
+        a, b, y_difference, y_sum, s = given.unbind(-1)
+        nodes = nodes[:, :N_NODE_FEATURES].permute(2, 0, 1)
+        n_nodes = len(nodes)
+        at_nodes = self.nodes(nodes)
+        count = sum_at_nodes(s, edges, n_nodes)
+        h = self.embed(x)
+        for message_round in self.rounds:
+            h = message_round(h, at_nodes, s, count, edges)
+        logit = self.edge(h)
+        may = x[..., -2] > 0  # whether there may be a negative edge
+        logit = torch.stack([torch.zeros_like(a), logit[..., 0], logit[..., 1].masked_fill(~may, -30.0)], -1)
+        log_p = log_softmax(logit, -1)
+        return log_p.transpose(0, 1), self._weights(h, log_p, a, b, y_difference, y_sum, nodes).T
+
+    def _weights(self, h, log_p, a, b, y_difference, y_sum, nodes):
+        """Weights (E, B): the most likely ones, drawn towards their mean, in the scale of the data, and corrected."""
+        _, positive, negative = log_p.exp().unbind(-1)
+        p = positive + negative
+        share = positive / p.clamp_min(1e-12)
+        logarithm = (share * a + (1 - share) * b).clamp_min(1e-9).log()
+        total = p.sum(0).clamp_min(1e-6)
+        mean = (p * logarithm).sum(0) / total
+        ratio = logarithm - mean
+        spread = ((p * ratio.square()).sum(0) / total + 1e-6).sqrt()
+        told = torch.stack(
+            [(ratio / 3).clamp(-3, 3), ratio / (spread + 0.1) / 3, spread.log().expand_as(ratio) / 3], -1
+        )
+        pull, add = self.size(torch.cat([h, told.clamp(-5, 5)], -1)).unbind(-1)
+        weight = (mean + ratio * torch.sigmoid(2 - pull)).clamp(-25, 25).exp()
+        # Foster: leverages add up to the rank, of which the ground has its part, and sums without an edge, which share
+        # the common mode with it; y measures resistances without bias
+        wy = (positive * (weight * y_difference).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)).sum(0)
+        rank = (nodes[..., -1].sum(0) - ((1 - negative) * b * y_sum).sum(0)).clamp_min(0.1)
+        return weight * (rank / wy.clamp_min(1e-3)).clamp(0.05, 20) * add.clamp(-5, 5).exp()
+
+
+class Round(nn.Module):
+    """Pairs tell their nodes, nodes tell their pairs and the graph: h (E, B, F) -> (E, B, F).
+
+    A node takes the mean of what its pairs tell, weighted by s (E, B), how much each stands out of the noise, so that
+    one heavy edge counts as one.
+    """
+
+    def __init__(self, width):
+        super().__init__()
+        self.tell = nn.Linear(width, width)
+        self.node = nn.Linear(2 * width, width)
+        self.own = nn.Linear(width, width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, h, at_nodes, s, count, edges):
+        told = relu(self.tell(h)) * s[..., None]
+        node = sum_at_nodes(told, edges, len(count)) / (count + 0.1)[..., None]
+        graph = node.mean(0, keepdim=True).expand_as(node)
+        node = self.node(torch.cat([node, graph], -1)) + at_nodes
+        new = self.own(h) + node.index_select(0, edges[0]) + node.index_select(0, edges[1])
+        return h + self.out(relu(new))
+
+
+# --- features -------------------------------------------------------------------------------------------------------
+
+
+def check_moments(S):
+    """S (..., m, m) as a floating tensor, or ValueError."""
+    S = torch.as_tensor(S)
+    if S.ndim < 2 or S.shape[-1] != S.shape[-2] or S.shape[-1] < 3:
+        raise ValueError(f"moments has shape {tuple(S.shape)}: (..., n_nodes, n_nodes) with at least 3 nodes is needed")
+    if not torch.isfinite(S).all():
+        raise ValueError("moments contains NaN or infinite values: remove or impute them first")
+    return S
+
+
+@torch.no_grad()
+def describe(S, n_signals, kinds):
+    """Features and weights of pairs and nodes: S (B, m, m) -> (B, N_PAIR_ROWS, E) and (B, N_NODE_ROWS, m), float32.
+
+    The rows of a pair: its features; then the most likely weights of its two atoms, what they see, and how much the
+    pair stands out of the noise. The rows of a node: its features, of which the last is what the ground leaves of its
+    leverage; then the unit.
+    """
+    B, m, _ = S.shape
+    unit = S.diagonal(dim1=-2, dim2=-1).mean(-1)  # of S inside; weights are counted in its inverse
+    S = S / unit[:, None, None]
+    n = torch.as_tensor(n_signals, dtype=S.dtype, device=S.device)
+    per_entry = n.ndim == 3
+    n_pair = to_vector(n) if per_entry else n.reshape(-1, 1).expand(B, m * (m - 1) // 2)
+    n_node = n.diagonal(dim1=-2, dim2=-1) if per_entry else n.reshape(-1, 1).expand(B, m)
+    n_all = n_pair.mean(-1)
+    signed, loops, constant = kinds.masks(S[..., 0])
+    y = Atoms.of(S)
+    white = white_signal(y, n_all) + 1e-10
+    S = S + torch.diag_embed(white[:, None].expand(B, m))
+    y = Atoms.of(S)
+    w, r = approximate_mle(S, kinds, N_UPDATES)
+    K = torch.linalg.inv(S)
+
+    # how sure the data are of each weight: over its standard error as an entry of an inverse covariance
+    diagonal = degrees(w.difference + w.sum) + w.ground
+    i, j = all_pairs(m, S.device)
+    g = (diagonal[:, i] * diagonal[:, j]).sqrt()
+    v = w.difference - w.sum
+    root = n_pair.sqrt()
+    z = root * v / (g.square() + v.square()).sqrt()
+    k = K.diagonal(dim1=-2, dim2=-1)
+    partial = -to_vector(K) / (k[:, i] * k[:, j]).sqrt()
+    correlation = to_vector(S) / (y.ground[:, i] * y.ground[:, j]).sqrt()
+    s = z.square() / (z.square() + 9)
+    larger = torch.maximum(w.difference, w.sum)
+    typical = ((s * (larger + 1e-9).log()).sum(-1) / s.sum(-1).clamp_min(1e-9))[:, None]
+
+    def logarithm(x):
+        return (x.clamp_min(1e-12).log()).clamp(-12, 12) / 3
+
+    def atom(w, y, r, on):
+        leverage = (w * r).clamp_max(1.5) * on
+        slack = (1 - r / y).clamp(-3, 1) * on
+        return [
+            (logarithm(w) - typical / 3).clamp(-4, 4) * on, (logarithm(w / g)).clamp_min(-4) * on,
+            (logarithm(y) + typical / 3).clamp(-4, 4) * on, leverage, slack,
+            (root * leverage / 2).asinh(), (root * slack / 2).asinh(),
+        ]  # fmt: skip
+
+    one = torch.ones_like(z)
+    columns = [
+        *atom(w.difference, y.difference, r.difference, one), *atom(w.sum, y.sum, r.sum, signed * one),
+        z.asinh(), (root * partial).asinh(), partial, (root * correlation).asinh(), correlation,
+        n_pair.log() / 6, one * torch.tensor(float(m)).log() / 4, (n_pair / m).log() / 4, signed * one, loops * one,
+    ]  # fmt: skip
+    scale = torch.exp(typical)
+    given = [w.difference, w.sum, y.difference, y.sum, s]
+    pairs = torch.stack([*columns, *given], 1)
+
+    ground = w.ground * y.ground
+    count = degrees(s)
+    of_node = [
+        (diagonal / scale).log().clamp(-9, 9) / 3, w.ground / diagonal, (w.ground * r.ground).clamp_max(1.5),
+        ((n_node / 2).sqrt() * (1 - r.ground / y.ground).clamp(-3, 1)).asinh() * loops,
+        (y.ground * k).log().clamp(0, 12) / 3, (y.ground * diagonal).log().clamp(-3, 12) / 3, (count + 0.1).log() / 2,
+        1 - constant / m - ground, unit[:, None].expand(B, m),
+    ]  # fmt: skip
+    return pairs.float(), torch.stack(of_node, 1).float()

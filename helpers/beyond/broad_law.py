@@ -1,0 +1,221 @@
+"""The broad law: random precision matrices, and second moments of samples from them, as data nobody drew may be.
+
+For every graph the family, the number of edges, the spread of the weights, the share of negative edges, the ground, the
+number of samples and what is wrong with them are drawn anew. A quarter of the graphs follow the paper's law, so that
+what is general stays exact there. `LAW` has all the numbers.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from ..graphs import all_pairs, random_adjacency, spawn
+from ..signals import bartlett
+
+FAMILIES = ("BA", "ER", "SBM", "WS", "geometric", "grid", "tree", "star", "empty", "dense")
+SHARES = (0.13, 0.17, 0.12, 0.13, 0.12, 0.06, 0.08, 0.04, 0.08, 0.07)  # of the families
+LAW = {
+    "n_signals": (5, 10_000),  # log-uniform
+    "paper": 0.25,  # share of graphs with the paper's weights, ground and samples
+    "even": 0.35,  # share of the others whose log-weights have a standard deviation up to 0.2; the rest up to 2
+    "heavy": 0.1,  # share with one or two edges 10 to 100,000 times heavier
+    "negative": 0.5,  # share with negative edges: up to 60 % of them
+    "reversed": 0.1,  # share with columns of reversed sign
+    "ground": (1e-4, 3.0),  # in units of the mean degree, log-uniform
+    "noise": 0.2,  # share with measurement noise, up to 0.3 of the variance of a node given the others
+    "tails": 0.1,  # share with samples from a multivariate t law of 3 to 10 degrees of freedom
+    "overstated": 0.1,  # share whose number of independent samples is up to half of what is said
+    "scaled": 0.1,  # share with columns in other units, a standard deviation of up to 0.7 of their logarithms
+    "standardised": 0.4,  # share with standardised columns
+    "unsigned": 0.25,  # share learned without sum atoms
+    "ungrounded": 0.5,  # share learned without the ground where it is below 1e-3
+}
+MOST_TAIL_SAMPLES = 1000  # drawn one by one
+
+
+class Draw(NamedTuple):
+    """Graphs of the broad law and what is observed of them."""
+
+    moments: torch.Tensor  # S (n, m, m) float64
+    n_signals: torch.Tensor  # (n,) as they are said to be
+    w: torch.Tensor  # (n, E) float32, signed: minus the off-diagonal of the precision matrix
+    signed: torch.Tensor  # (n,) bool, whether they are learned with sum atoms
+    self_loops: torch.Tensor  # (n,) bool, and with a ground
+    family: list  # n names
+
+
+def sample_broad(n_graphs, n_nodes, *, seed, n_parts=32, families=None):
+    """Draw graphs of one size; a part has one family with one set of parameters. `families` replaces the shares."""
+    n_parts = min(n_parts, n_graphs)
+    sizes = np.full(n_parts, n_graphs // n_parts)
+    sizes[: n_graphs % n_parts] += 1
+    parts = [_sample_part(int(n), n_nodes, child, families) for n, child in zip(sizes, spawn(seed, n_parts))]
+    *tensors, family = zip(*parts)
+    return Draw(*(torch.cat(t) for t in tensors), [name for part in family for name in part])
+
+
+def _sample_part(n, m, seed, families):
+    rng = np.random.default_rng(seed)
+    family = rng.choice(families) if families else rng.choice(FAMILIES, p=SHARES)
+    A = _adjacency(rng, str(family), n, m)
+    paper = rng.random(n) < LAW["paper"]
+    W, negative = _weights(rng, A, paper)
+    c = _ground(rng, W, paper)
+    K = np.apply_along_axis(np.diag, 1, np.abs(W).sum(2) + c) - W
+    plain = paper | (rng.random(n) < 0.3)  # no noise, no tails, N as it is
+    S, n_said, noise_free = _moments(rng, K, plain)
+    scale = _scales(rng, S, paper)
+    S = S / scale[:, :, None] / scale[:, None, :]
+    W = W * scale[:, :, None] * scale[:, None, :]
+    small = (c < 1e-3 * np.abs(W).sum(2).mean(1, keepdims=True)).all(1) & noise_free & (family != "empty")
+    signed = rng.random(n) >= LAW["unsigned"]
+    loops = ~(small & (scale == 1).all(1)) | (rng.random(n) >= LAW["ungrounded"])
+    W = np.where((signed | ~negative)[:, None, None], W, W.clip(0))
+    i, j = all_pairs(m).numpy()
+    w = torch.from_numpy(W[:, i, j]).float()
+    tensors = (torch.from_numpy(x) for x in (signed, loops))
+    return torch.from_numpy(S), torch.from_numpy(n_said), w, *tensors, [str(family)] * n
+
+
+# --- graphs ---------------------------------------------------------------------------------------------------------
+
+
+def _adjacency(rng, family, n, m):
+    """n graphs (n, m, m) bool of one family with random parameters, nodes in random order."""
+    degree = np.exp(rng.uniform(0, np.log(min(m - 1, 8.0)) if m > 3 else 0.5))
+    p = min(1.0, degree / (m - 1))
+    if m < 6 and family in ("BA", "SBM", "WS", "grid"):
+        family = "ER"
+    if family == "BA":
+        A = random_adjacency(rng, "BA", n, m, n_attach=int(rng.integers(1, min(5, m - 1))))
+    elif family == "ER":
+        A = random_adjacency(rng, "ER", n, m, p=p)
+    elif family == "dense":
+        A = random_adjacency(rng, "ER", n, m, p=rng.uniform(0.3, 0.9))
+    elif family == "SBM":
+        k = int(rng.integers(2, max(3, min(6, m // 5 + 1))))
+        sizes = np.diff([0, *np.sort(rng.choice(np.arange(1, m), k - 1, replace=False)), m])
+        p_in = min(1.0, rng.uniform(1, 2) * degree * k / m)
+        A = random_adjacency(rng, "SBM", n, m, sizes=tuple(sizes), p_in=p_in, p_out=p_in * rng.uniform(0, 0.2))
+    elif family == "WS":
+        A = random_adjacency(rng, "WS", n, m, k=int(rng.integers(2, min(8, m - 1))), p=rng.uniform(0, 0.5))
+    elif family == "geometric":
+        A = _geometric(rng, n, m, degree)
+    elif family == "grid":
+        rows = max(2, round(np.sqrt(m)))
+        i, j = np.divmod(np.arange(m), rows)
+        A = np.broadcast_to(np.abs(i[:, None] - i) + np.abs(j[:, None] - j) == 1, (n, m, m))
+    elif family == "tree":
+        A = _tree(rng, n, m)
+    elif family == "star":
+        A = np.zeros((n, m, m), bool)
+        n_hubs = int(rng.integers(1, max(2, m // 8)))
+        hub = rng.integers(0, n_hubs, (n, m))
+        graphs, leaves = np.nonzero(hub != np.arange(m))
+        A[graphs, leaves, hub[graphs, leaves]] = True
+        A |= A.transpose(0, 2, 1)
+    else:
+        A = np.zeros((n, m, m), bool)
+    order = rng.random((n, m)).argsort(1)
+    return A[np.arange(n)[:, None, None], order[:, :, None], order[:, None, :]]
+
+
+def _geometric(rng, n, m, degree):
+    """Points in the unit square, joined up to the distance that gives the mean degree."""
+    x = rng.random((n, m, 2))
+    distance = np.square(x[:, :, None] - x[:, None]).sum(-1) + 9 * np.eye(m)
+    k = max(1, min(round(degree * m / 2), m * (m - 1) // 2))
+    i, j = np.triu_indices(m, 1)
+    radius = np.sort(distance[:, i, j], 1)[:, k - 1]
+    return distance <= radius[:, None, None]
+
+
+def _tree(rng, n, m):
+    """Each node joins one that is there already."""
+    A = np.zeros((n, m, m), bool)
+    for new in range(1, m):
+        old = rng.integers(0, new, n)
+        A[np.arange(n), new, old] = A[np.arange(n), old, new] = True
+    return A
+
+
+# --- weights --------------------------------------------------------------------------------------------------------
+
+
+def _weights(rng, A, paper):
+    """Signed weights (n, m, m) of mean degree 1, and which graphs have negative ones."""
+    n, m, _ = A.shape
+    sd = np.where(rng.random(n) < LAW["even"], rng.uniform(0, 0.2, n), rng.uniform(0, 2, n))
+    sd = np.where(paper, 0.07, sd)[:, None, None]
+    logarithm = _symmetric(rng.standard_normal((n, m, m)) * sd)
+    heavy = (rng.random(n) < LAW["heavy"]) & ~paper
+    chosen = _symmetric(rng.random((n, m, m)) < 2 / np.maximum(A.sum((1, 2)) / 2, 2)[:, None, None])
+    factor = np.exp(rng.uniform(np.log(10), np.log(100_000), n))
+    W = A * np.exp(logarithm) * np.where(chosen & heavy[:, None, None], factor[:, None, None], 1)
+    usual = A * np.exp(logarithm)
+    W = W * m / np.maximum(usual.sum((1, 2)), 1e-300)[:, None, None]
+    negative = (rng.random(n) < LAW["negative"]) & ~paper
+    share = np.where(negative, rng.uniform(0, 0.6, n), 0)[:, None, None]
+    sign = np.where(_symmetric(rng.random((n, m, m))) < share, -1.0, 1.0)
+    turned = (rng.random(n) < LAW["reversed"]) & ~paper
+    turn = np.where(turned[:, None] & (rng.random((n, m)) < 0.5), -1.0, 1.0)
+    W = W * sign * turn[:, :, None] * turn[:, None, :]
+    return W, (W < 0).any((1, 2))
+
+
+def _ground(rng, W, paper):
+    """c (n, m) > 0: unequal; for the paper's law 1e-4 of the mean degree; all that there is without edges."""
+    n, m, _ = W.shape
+    low, high = np.log(LAW["ground"])
+    size = np.where(paper | (rng.random(n) < 0.1), 1e-4, np.exp(rng.uniform(low, high, n)))
+    unequal = rng.uniform(0, 1, n) * ~paper
+    c = size[:, None] * np.exp(unequal[:, None] * rng.standard_normal((n, m)))
+    empty = ~W.any((1, 2))
+    return np.where(empty[:, None], c / size[:, None], c)
+
+
+def _symmetric(X):
+    upper = np.triu(X, 1)
+    return upper | upper.transpose(0, 2, 1) if X.dtype == bool else upper + upper.transpose(0, 2, 1)
+
+
+# --- samples --------------------------------------------------------------------------------------------------------
+
+
+def _moments(rng, K, plain):
+    """S (n, m, m), the numbers of signals as they are said to be (n,), and where there is no measurement noise."""
+    n, m, _ = K.shape
+    Sigma = np.linalg.inv(K)
+    noisy = (rng.random(n) < LAW["noise"]) & ~plain
+    noise = np.where(noisy[:, None], rng.uniform(0, 0.3, (n, 1)) / np.einsum("nii->ni", K), 0)
+    F = np.linalg.cholesky(Sigma + np.apply_along_axis(np.diag, 1, noise))
+    low, high = np.log(LAW["n_signals"])
+    n_true = np.exp(rng.uniform(low, high, n)).astype(int)
+    tails = (rng.random(n) < LAW["tails"]) & ~plain & (n_true <= MOST_TAIL_SAMPLES)
+    S = np.empty_like(K)
+    for k in range(n):
+        if tails[k] or n_true[k] < m:
+            z = rng.standard_normal((n_true[k], m))
+            if tails[k]:
+                freedom = rng.uniform(3, 10)
+                z *= np.sqrt((freedom - 2) / rng.chisquare(freedom, (n_true[k], 1)))
+            root = F[k] @ z.T
+        else:
+            root = F[k] @ bartlett(rng, 1, m, n_true[k])[0]
+        S[k] = root @ root.T / n_true[k]
+    overstated = (rng.random(n) < LAW["overstated"]) & ~plain
+    factor = np.where(overstated, rng.uniform(1, 2, n), 1)
+    return S, n_true * factor, ~noisy
+
+
+def _scales(rng, S, paper):
+    """What the columns are divided by, (n, m): their standard deviations, other units, or 1."""
+    n, m, _ = S.shape
+    what = rng.random(n)
+    units = np.exp(rng.uniform(0, 0.7, (n, 1)) * rng.standard_normal((n, m)))
+    deviations = np.sqrt(np.einsum("nii->ni", S))
+    usual = LAW["standardised"]
+    scale = np.where((what < usual)[:, None], deviations, 1.0)
+    scale = np.where(((what >= usual) & (what < usual + LAW["scaled"]))[:, None], units, scale)
+    return np.where(paper[:, None] & (what >= 0.1)[:, None], 1.0, scale)
