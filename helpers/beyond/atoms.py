@@ -17,7 +17,9 @@ from typing import NamedTuple
 
 import torch
 
-from ..graphs import degrees, degrees_adjoint, differences, to_matrix, to_vector
+from ..graphs import all_pairs, degrees, degrees_adjoint, differences, to_matrix, to_vector
+from ..solvers import Certificate, bounds_if
+from .likelihood import interior_point, warn_if_above
 
 FASTEST = 1e3  # factor by which a weight may grow in one update
 
@@ -85,13 +87,97 @@ def white_signal(y, n_signals):
     return ((m - 1) / degrees(inverse)).median(-1).values / (2 * n_signals)
 
 
+# --- maximum likelihood ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Design:
+    """The linear maps between weights (..., A), all atoms in one row, and matrices, for `likelihood.interior_point`."""
+
+    n_nodes: int
+    kinds: Kinds
+
+    def rows(self, atoms):
+        """The atoms that there are, one kind after the other: (..., A)."""
+        there = (True, self.kinds.signed, self.kinds.self_loops)
+        return torch.cat([x for x, is_there in zip(atoms, there) if is_there], -1)
+
+    def atoms(self, w):
+        """The inverse of `rows`, with zeros for kinds that are left out."""
+        m = self.n_nodes
+        E = m * (m - 1) // 2
+        there = (True, self.kinds.signed, self.kinds.self_loops)
+        sizes = [size for size, is_there in zip((E, E, m), there) if is_there]
+        parts = iter(w.split(sizes, -1))
+        return Atoms(*(next(parts) if there[k] else w.new_zeros(*w.shape[:-1], (E, E, m)[k]) for k in range(3)))
+
+    def matrix(self, w):
+        return self.atoms(w).matrix()
+
+    def moments(self, S):
+        return self.rows(Atoms.of(S))
+
+    def covariance(self, w):
+        """K^-1, and logdet K; without sums and ground, on the complement of the constants."""
+        K = self.matrix(w)
+        if self.rank < self.n_nodes:
+            K = K + 1 / self.n_nodes
+        C = torch.linalg.cholesky(K)
+        return torch.cholesky_inverse(C), 2 * C.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    def cross_moments(self, S):
+        """u_a'S u_c for every two atoms: (m, m) -> (A, A)."""
+        i, j = all_pairs(self.n_nodes, S.device)
+        eye = torch.eye(self.n_nodes, dtype=S.dtype, device=S.device)
+        U = self.rows([x.mT for x in (eye[i] - eye[j], eye[i] + eye[j], eye)])
+        return U.mT @ S @ U
+
+    @property
+    def rank(self):
+        return self.n_nodes - (not self.kinds.signed and not self.kinds.self_loops)
+
+
+@torch.no_grad()
+def atoms_mle(S, kinds=ALL, *, tol=1e-8, n_iter=100):
+    """The most likely weights: S (..., m, m) of full rank -> Atoms, by the interior-point method of `likelihood`.
+
+    `kinds` are the same for all graphs. A ConvergenceWarning if the KKT residual is above `tol` after `n_iter`.
+    """
+    m = S.shape[-1]
+    design = Design(m, kinds)
+    flat = S.double().reshape(-1, m, m)
+    w, kkt = interior_point(design.moments(flat), design, tol, n_iter)
+    warn_if_above(tol, kkt, n_iter)
+    return design.atoms(w.reshape(*S.shape[:-2], -1))
+
+
+@torch.no_grad()
+def atoms_certificate(w, S, kinds=ALL):
+    """Primal and dual value, gap relative to the rank, and KKT residual of Atoms w as the most likely ones for S.
+
+    With c = min(y / r), c K^-1 is feasible for the dual problem, the maximum of rank + logdet X over u'X u <= y_u. The
+    residual is max |min(w y, 1 - r / y)|. A negative weight is infeasible: primal, gap and residual are infinite.
+    """
+    design = Design(S.shape[-1], kinds)
+    y = design.moments(S.double())
+    x = design.rows([part.double() for part in w])
+    Sigma, logdet = design.covariance(x)
+    r = design.moments(Sigma)
+    c = (y / r).amin(-1)
+    wy = (x * y).sum(-1)
+    gap = wy - design.rank * (1 + c.log())
+    kkt = torch.minimum(x * y, 1 - r / y).abs().amax(-1)
+    return Certificate(*bounds_if((x >= 0).all(-1), wy - logdet, wy - logdet - gap, gap / design.rank, kkt))
+
+
 @torch.no_grad()
 def approximate_mle(S, kinds=ALL, n_updates=25):
     """Weights near the most likely ones, and their resistances: S (..., m, m), of full rank -> two Atoms.
 
     `n_updates` of w <- w r / y from the entries of the inverse of S, clipped to what atoms can represent. All but the
     first and the last are over-relaxed, w (r / y)^1.8, which halves their number; powers below 2 are stable near the
-    maximum. On matrices inside, because gathers cost more than the second triangle.
+    maximum. On matrices inside, because gathers cost more than the second triangle. Where there is a ground, no pair
+    has both a difference and a sum.
     """
     signed, loops, constant = (x[..., None] for x in kinds.masks(S[..., 0]))
     m = S.shape[-1]
@@ -123,7 +209,8 @@ def approximate_mle(S, kinds=ALL, n_updates=25):
             A = A * (R_difference / Y_difference).clamp_max(FASTEST) ** power
             B = B * (R_sum / Y_sum).clamp_max(FASTEST) ** power
             c = c * (v / d).clamp_max(FASTEST) ** power
-    w = Atoms(to_vector(A), to_vector(B), c)
+    both = torch.minimum(A, B) * loops  # the two atoms of a pair are as good as ground at its ends: K stays the same
+    w = Atoms(to_vector(A - both), to_vector(B - both), c + 2 * both.sum(-1))
     unit = unit[..., 0]
     r = Atoms(to_vector(R_difference), to_vector(R_sum), v)
     return Atoms(*(x / unit for x in w)), Atoms(*(x * unit for x in r))

@@ -12,6 +12,7 @@ of candidate edges, which stays on the CPU. Float64 inside.
 
 import math
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -231,34 +232,63 @@ def laplacian_mle(y, *, sigma2=0.0, tol=1e-9, n_iter=60, path=False):
         raise ValueError("y has a zero: for two nodes that always agree the most likely weight is infinite")
     flat = y.double().reshape(-1, y.shape[-1])
     at_once = len(flat) if path else max(1, ENTRIES_AT_ONCE // count_nodes(y.shape[-1]) ** 2)
-    w, kkt = zip(*(_interior_point(part, sigma2, tol, n_iter, path) for part in flat.split(at_once)))
+    w, kkt = zip(*(interior_point(part, Laplacians(sigma2), tol, n_iter, path) for part in flat.split(at_once)))
     w = torch.cat(w)
-    worst = torch.cat(kkt).max().item()
-    if not worst <= tol:
-        text = f"KKT residual {worst:.1e} after {n_iter} iterations, above tol={tol:g}"
-        warnings.warn(text, ConvergenceWarning, stacklevel=3)
+    warn_if_above(tol, torch.cat(kkt), n_iter)
     return w.reshape(*y.shape[:-1], *w.shape[1:]).to(y.dtype)
 
 
-def _interior_point(y, sigma2, tol, n_iter, path):
-    """The MLE for y (b, E): w (b, E) or its path (b, T, E), and the KKT residuals (b,)."""
-    x = torch.full_like(y, 2 / count_nodes(y.shape[-1]))
+def warn_if_above(tol, kkt, n_iter):
+    """A ConvergenceWarning if a KKT residual (b,) is above `tol`."""
+    worst = kkt.max().item()
+    if not worst <= tol:
+        text = f"KKT residual {worst:.1e} after {n_iter} iterations, above tol={tol:g}"
+        warnings.warn(text, ConvergenceWarning, stacklevel=4)
+
+
+@dataclass(frozen=True)
+class Laplacians:
+    """The linear maps between weights w (..., E) of differences and matrices, as `interior_point` needs them."""
+
+    sigma2: float = 0.0
+
+    def covariance(self, w):
+        return _covariance(w, self.sigma2)
+
+    def matrix(self, w):
+        return laplacian(w)
+
+    def moments(self, S):
+        return differences(S)
+
+    def cross_moments(self, S):
+        """u_a'S u_c for every two atoms: (m, m) -> (E, E)."""
+        return cross_differences(S, all_pairs(S.shape[-1], S.device))
+
+
+def interior_point(y, design, tol, n_iter, path=False):
+    """The MLE for y (b, A): w (b, A) or its path (b, T, A), and the KKT residuals (b,).
+
+    design : the atoms u whose weights are sought: the matrix sum w_u u u', its inverse, and u'S u; see `Laplacians`
+    """
+    m = design.covariance(y)[0].shape[-1]
+    x = torch.full_like(y, m / y.shape[-1])
     s = torch.ones_like(y)
     iterates = []
     for _ in range(n_iter):
-        Sigma, _ = _covariance(x / y, sigma2)
-        g = 1 - differences(Sigma) / y  # gradient of the objective in x
+        Sigma, _ = design.covariance(x / y)
+        g = 1 - design.moments(Sigma) / y  # gradient of the objective in x
         kkt = torch.minimum(x, g).abs().amax(-1)
         if path:
             iterates.append(x / y)
         if not (kkt > tol).any():
             break
-        dx = _newton_system(Sigma, y, s / x, -g)  # predictor: aim at x s = 0
+        dx = _newton_system(design, Sigma, y, s / x, -g)  # predictor: aim at x s = 0
         ds = -s - s / x * dx
         mu = (x * s).mean(-1, keepdim=True)
         reached = ((x + _stride(x, dx) * dx) * (s + _stride(s, ds) * ds)).mean(-1, keepdim=True)
         target = mu * (reached / mu) ** 3 - dx * ds  # corrector: aim at x s = target
-        dx = _newton_system(Sigma, y, s / x, target / x - g)
+        dx = _newton_system(design, Sigma, y, s / x, target / x - g)
         ds = (target - s * dx) / x - s
         x, s = x + _stride(x, dx) * dx, s + _stride(s, ds) * ds
     w = torch.where((x < s) & (x < tol), 0, x) / y
@@ -270,24 +300,23 @@ def _stride(x, dx):
     return 0.995 / (-dx / x).amax(-1, keepdim=True).clamp_min(0.995)
 
 
-def _newton_system(Sigma, y, ratio, rhs, *, tol=0.01):
-    """Solve (H + diag(ratio)) z = rhs, H_ac = (b_a'Sigma b_c)^2 / (y_a y_c), for each row of rhs (b, E).
+def _newton_system(design, Sigma, y, ratio, rhs, *, tol=0.01):
+    """Solve (H + diag(ratio)) z = rhs, H_ac = (u_a'Sigma u_c)^2 / (y_a y_c), for each row of rhs (b, A).
 
-    By conjugate gradients, since H p = b'Sigma L(p/y) Sigma b / y needs only m x m products. Rows that stay unsolved
+    By conjugate gradients, since H p = u'Sigma K(p/y) Sigma u / y needs only m x m products. Rows that stay unsolved
     (almost unconnected components make H ill-conditioned) get a Cholesky factor, where there are few enough edges.
     """
 
     def apply(p):
-        return differences(Sigma @ laplacian(p / y) @ Sigma) / y + ratio * p
+        return design.moments(Sigma @ design.matrix(p / y) @ Sigma) / y + ratio * p
 
-    scale = 1 / ((differences(Sigma) / y) ** 2 + ratio)  # 1 / diagonal
+    scale = 1 / ((design.moments(Sigma) / y) ** 2 + ratio)  # 1 / diagonal
     few = y.shape[-1] <= 2000
     z, unsolved = conjugate_gradients(apply, rhs, scale, tol=tol, n_iter=40 if few else 1000)
-    pairs = all_pairs(Sigma.shape[-1], Sigma.device)
     for row in torch.nonzero(unsolved[:, 0] & few)[:, 0]:
         f = scale[row].sqrt()
-        H = cross_differences(Sigma[row], pairs) ** 2 * (f / y[row])[:, None] * (f / y[row])
-        C = torch.linalg.cholesky(H.fill_diagonal_(1.0))
+        H = design.cross_moments(Sigma[row]) ** 2 * (f / y[row])[:, None] * (f / y[row])
+        C = torch.linalg.cholesky(H.fill_diagonal_(1 + 1e-9))  # sums and differences may make H singular
         z[row] = f * torch.cholesky_solve((f * rhs[row])[:, None], C)[:, 0]
     return z
 
