@@ -97,8 +97,9 @@ class Run:
     """One trained model. The defaults are the paper's protocol.
 
     `params` and `options` are (name, value) pairs for the graph generator and the model; `stream` draws a fresh
-    training set for each epoch. `family` is one of the paper's, "mixed" (all of them, for EquivariantL2G) or "sparse"
-    (the random precision matrices of Deep-graph's authors). A run that does not `keep_weights` leaves its results only.
+    training set for each epoch. `family` is one of the paper's, "mixed" (all of them, for EquivariantL2G), "sparse"
+    (the random precision matrices of Deep-graph's authors), "broad" or one of `posterior.LAWS`. A run that does not
+    `keep_weights` leaves its results only.
     """
 
     name: str
