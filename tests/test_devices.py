@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers import graphs, models, solvers
 from helpers.beyond import likelihood
+from helpers.beyond.broad import BroadL2G
 from helpers.beyond.equivariant import EquivariantL2G
 from helpers.models import L2G, Unrolling
 from helpers.rivals import graphical_lasso
@@ -36,6 +37,7 @@ MODELS = {
     "GLAD, newton_schulz": lambda: GLAD(1e-4, n_layers=2, numerics="newton_schulz"),
     "DeepGraph": lambda: DeepGraph(N_NODES, 3, protocol="original", n_channels=4, dilation=2),
     "DeepGraph, fair": lambda: DeepGraph(N_NODES, 3, protocol="fair", n_channels=4, dilation=2),
+    "BroadL2G": lambda: BroadL2G(2, width=4),
     "EquivariantL2G": lambda: EquivariantL2G(2, width=4),
     "EquivariantL2G, ablated": lambda: EquivariantL2G(2, width=4, likelihood=False, messages=False, signals=False),
 }
@@ -203,6 +205,7 @@ FILES = (
     "graphs.py", "signals.py", "solvers.py", "models.py",
     "engine/problem.py", "engine/layouts.py", "engine/newton.py", "engine/linear_systems.py",
     "rivals/glad.py", "rivals/deepgraph.py", "rivals/convolution.py", "beyond/equivariant.py", "beyond/likelihood.py",
+    "beyond/atoms.py", "beyond/broad.py",
 )  # fmt: skip
 CREATORS = {
     "zeros", "ones", "full", "empty", "eye", "tensor", "arange", "linspace",

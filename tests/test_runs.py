@@ -274,7 +274,7 @@ def test_every_registered_run_is_trained_and_nothing_else_lies_around():
 
 def test_the_networks_of_the_learner_are_part_of_the_package():
     names = {*(f"{model}-{family}" for model in ("equivariant", "unrolling") for family in ("ba", "er", "sbm", "ws"))}
-    assert names | {"equivariant-mixed"} == runs.SHIPPED
+    assert names | {"equivariant-mixed", "broad"} == runs.SHIPPED
     for name, run in RUNS.items():
         folder = paths.WEIGHTS if name in runs.SHIPPED else paths.CHECKPOINTS
         assert runs.checkpoint(run) == folder / name

@@ -77,14 +77,16 @@ ALL = Kinds()
 def white_signal(y, n_signals):
     """The variance (...) of one more signal, white and of the size of the near distances, divided by N.
 
-    Added to S it keeps the likelihood bounded for N < m and for nodes that always agree, and it fades as 1/N. Its size
-    is half of the median over the nodes of the harmonic mean of the y of a node's pairs: few copies do not matter.
+    Added to S it keeps the likelihood bounded for N < m and for nodes that always agree. It is half of the median over
+    the nodes of the harmonic mean of the y of a node's pairs, so that few copies do not matter. With more signals than
+    nodes it is not needed and fades by a further 1 / (1 + (N/m)^2): heavy edges, with small y, would be biased by it.
     """
     near = torch.minimum(y.difference, y.sum)
     floor = 1e-3 * near.median(-1, keepdim=True).values
     inverse = 1 / torch.maximum(near, floor).clamp_min(torch.finfo(near.dtype).tiny)
     m = y.ground.shape[-1]
-    return ((m - 1) / degrees(inverse)).median(-1).values / (2 * n_signals)
+    near = ((m - 1) / degrees(inverse)).median(-1).values
+    return near / (2 * n_signals) / (1 + (n_signals / m) ** 2)
 
 
 # --- maximum likelihood ---------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ can drown. Renumbering the nodes renumbers the answer; c S in place of S divides
 pairs first inside, (E, B, ...).
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -180,12 +181,12 @@ class BroadL2G(nn.Module):
             [(ratio / 3).clamp(-3, 3), ratio / (spread + 0.1) / 3, spread.log().expand_as(ratio) / 3], -1
         )
         pull, add = self.size(torch.cat([h, told.clamp(-5, 5)], -1)).unbind(-1)
-        weight = (mean + ratio * torch.sigmoid(2 - pull)).clamp(-25, 25).exp()
+        weight = (mean + ratio * torch.sigmoid(3 - pull)).clamp(-25, 25).exp()
         # Foster: leverages add up to the rank, of which the ground has its part, and sums without an edge, which share
         # the common mode with it; y measures resistances without bias
         wy = (positive * (weight * y_difference).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)).sum(0)
         rank = (nodes[..., -1].sum(0) - ((1 - negative) * b * y_sum).sum(0)).clamp_min(0.1)
-        return weight * (rank / wy.clamp_min(1e-3)).clamp(0.05, 20) * add.clamp(-5, 5).exp()
+        return weight * (rank / wy.clamp_min(1e-3)).clamp(0.05, 20) * (0.3 * add).clamp(-3, 3).exp()
 
 
 class Round(nn.Module):
@@ -278,7 +279,7 @@ def describe(S, n_signals, kinds):
     columns = [
         *atom(w.difference, y.difference, r.difference, one), *atom(w.sum, y.sum, r.sum, signed * one),
         z.asinh(), (root * partial).asinh(), partial, (root * correlation).asinh(), correlation,
-        n_pair.log() / 6, one * torch.tensor(float(m)).log() / 4, (n_pair / m).log() / 4, signed * one, loops * one,
+        n_pair.log() / 6, one * math.log(m) / 4, (n_pair / m).log() / 4, signed * one, loops * one,
     ]  # fmt: skip
     scale = torch.exp(typical)
     given = [w.difference, w.sum, y.difference, y.sum, s]

@@ -1,0 +1,301 @@
+"""The broad network: symmetries, features by hand, weights by hand, loss by hand, and what it must never answer."""
+
+import math
+
+import pytest
+import torch
+
+from helpers.beyond import broad
+from helpers.beyond.atoms import Atoms, Kinds, approximate_mle, white_signal
+from helpers.beyond.broad import (
+    N_NODE_FEATURES,
+    N_NODE_ROWS,
+    N_PAIR_FEATURES,
+    N_PAIR_ROWS,
+    BroadL2G,
+    Estimate,
+    KindObservations,
+    Round,
+    describe,
+)
+from helpers.beyond.broad_law import sample_broad
+from helpers.graphs import all_pairs, renumber, to_vector
+from helpers.signals import Observations
+
+M = 8
+E = M * (M - 1) // 2
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return BroadL2G(2, width=16).eval()
+
+
+@pytest.fixture(scope="module")
+def draw():
+    return sample_broad(6, M, seed=3, families=["ER", "dense"])
+
+
+def close(ours, theirs, tol=2e-4):
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=tol, atol=tol)
+
+
+# --- symmetries ----------------------------------------------------------------------------------------------------
+
+
+def test_renumbered_nodes_give_the_renumbered_answer(model, draw):
+    order = torch.randperm(M, generator=torch.Generator().manual_seed(1))
+    S = draw.moments[:, order[:, None], order]
+    ours, theirs = model(S, draw.n_signals), model(draw.moments, draw.n_signals)
+    close(ours[:2], [renumber(x, order) for x in theirs[:2]])
+    close([ours.weight.log()], [renumber(theirs.weight.log(), order)], 2e-3)
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e3])
+def test_units_go_with_one_over_s(model, draw, unit):
+    ours, theirs = model(unit * draw.moments, 50.0), model(draw.moments, 50.0)
+    close(ours[:2], theirs[:2])
+    close([(unit * ours.weight).log()], [theirs.weight.log()], 2e-3)
+
+
+def test_any_batch_shape(model, draw, monkeypatch):
+    flags = {"signed": draw.signed, "self_loops": draw.self_loops}
+    together = model(draw.moments, draw.n_signals, **flags)
+    boxed = model(
+        draw.moments.unflatten(0, (2, 3)), draw.n_signals.unflatten(0, (2, 3)),
+        **{name: x.unflatten(0, (2, 3)) for name, x in flags.items()},
+    )  # fmt: skip
+    close([x.flatten(0, 1) for x in boxed], together, 1e-5)
+    alone = model(draw.moments[2], draw.n_signals[2], signed=draw.signed[2], self_loops=draw.self_loops[2])
+    assert alone.weight.shape == (E,)
+    close(alone, [x[2] for x in together], 1e-4)
+    monkeypatch.setattr(broad, "PAIRS_AT_ONCE", 1)
+    close(model(draw.moments, draw.n_signals, **flags), together, 1e-4)
+
+
+def test_numbers_of_samples_per_entry(model, draw):
+    n = torch.full((6, M, M), 40.0, dtype=torch.float64)
+    close(model(draw.moments, n), model(draw.moments, 40.0), 1e-5)
+    n[:, 0, 1] = n[:, 1, 0] = 5
+    assert (model(draw.moments, n).positive != model(draw.moments, 40.0).positive).any()
+    pairs, _ = describe(draw.moments, n, Kinds())
+    assert pairs[:, 19, 0] == pytest.approx(math.log(5) / 6, rel=1e-6)
+    assert pairs[:, 19, 1:] == pytest.approx(math.log(40) / 6, rel=1e-6)
+
+
+def test_kinds_that_are_left_out(model, draw):
+    unsigned = model(draw.moments, 50.0, signed=False)
+    assert (unsigned.negative < 1e-9).all() and (model(draw.moments, 50.0).negative > 1e-9).any()
+    assert (model(draw.moments, 50.0, self_loops=False).positive != model(draw.moments, 50.0).positive).any()
+
+
+def test_probabilities_and_weights(model, draw):
+    estimate = model(draw.moments, draw.n_signals)
+    assert (estimate.positive >= 0).all() and (estimate.negative >= 0).all()
+    assert (estimate.positive + estimate.negative <= 1).all() and (estimate.weight > 0).all()
+    torch.testing.assert_close(estimate.expected, (estimate.positive - estimate.negative) * estimate.weight)
+    observations = KindObservations(draw.moments, draw.n_signals, draw.signed, draw.self_loops)
+    expected = model(draw.moments, draw.n_signals, signed=draw.signed, self_loops=draw.self_loops).expected
+    torch.testing.assert_close(model.predict(observations), expected)
+    torch.testing.assert_close(model.predict(Observations(draw.moments, 50.0)), model(draw.moments, 50.0).expected)
+
+
+# --- features ------------------------------------------------------------------------------------------------------
+
+
+def test_features_by_hand(draw):
+    """One graph, computed once more from its most likely weights."""
+    S, n = draw.moments[:1], 50.0
+    S = S / S.diagonal(dim1=-2, dim2=-1).mean()
+    pairs, nodes = describe(draw.moments[:1], n, Kinds())
+    assert pairs.shape == (1, N_PAIR_ROWS, E) and nodes.shape == (1, N_NODE_ROWS, M)
+    S = S + (white_signal(Atoms.of(S), n) + 1e-10)[:, None, None] * torch.eye(M)
+    w, r = approximate_mle(S, Kinds(), broad.N_UPDATES)
+    y = Atoms.of(S)
+    K = w.matrix()[0]
+    precision = torch.linalg.inv(S[0])
+    i, j = all_pairs(M)
+    g = (K[i, i] * K[j, j]).sqrt()
+    v = (w.difference - w.sum)[0]
+    z = math.sqrt(n) * v / (g**2 + v**2).sqrt()
+    s = z**2 / (z**2 + 9)
+    larger = torch.maximum(w.difference, w.sum)[0]
+    typical = (s * (larger + 1e-9).log()).sum() / s.sum()
+    partial = -to_vector(precision) / (precision[i, i] * precision[j, j]).sqrt()
+    correlation = to_vector(S[0]) / (S[0, i, i] * S[0, j, j]).sqrt()
+    root = math.sqrt(n)
+    rows = {}
+    for start, weight, seen, resistance in ((0, w.difference, y.difference, r.difference), (7, w.sum, y.sum, r.sum)):
+        a, b, c = weight[0], seen[0], resistance[0]
+        log = (a.clamp_min(1e-12).log()).clamp(-12, 12) / 3
+        rows[start] = (log - typical / 3).clamp(-4, 4)
+        rows[start + 1] = ((a / g).clamp_min(1e-12).log().clamp(-12, 12) / 3).clamp_min(-4)
+        rows[start + 2] = ((b.log() + typical) / 3).clamp(-4, 4)
+        rows[start + 3] = a * c
+        rows[start + 4] = 1 - c / b
+        rows[start + 5] = (root * a * c / 2).asinh()
+        rows[start + 6] = (root * (1 - c / b) / 2).asinh()
+    rows |= {
+        14: z.asinh(),
+        15: (root * partial).asinh(),
+        16: partial,
+        17: (root * correlation).asinh(),
+        18: correlation,
+    }
+    rows |= {20: torch.full((E,), math.log(M) / 4), 21: torch.full((E,), math.log(n / M) / 4)}
+    rows |= {24: w.difference[0], 25: w.sum[0], 26: y.difference[0], 27: y.sum[0], 28: s}
+    for row, expected in rows.items():
+        torch.testing.assert_close(pairs[0, row], expected.float(), rtol=1e-4, atol=1e-5, msg=f"row {row}")
+    assert (pairs[0, 22:24] == 1).all()
+    ground = w.ground[0] * y.ground[0]
+    count = torch.zeros(M, dtype=torch.float64).index_add(0, i, s).index_add(0, j, s)
+    slack = (1 - r.ground[0] / y.ground[0]).clamp(-3, 1)
+    of_node = [
+        (K.diagonal() / typical.exp()).log() / 3, w.ground[0] / K.diagonal(), w.ground[0] * r.ground[0],
+        (math.sqrt(n / 2) * slack).asinh(), (y.ground[0] * precision.diagonal()).log() / 3,
+        (y.ground[0] * K.diagonal()).log() / 3, (count + 0.1).log() / 2, 1 - ground,
+    ]  # fmt: skip
+    torch.testing.assert_close(nodes[0, :N_NODE_FEATURES], torch.stack(of_node).float(), rtol=1e-4, atol=1e-5)
+    assert nodes[0, -1, 0] == pytest.approx(draw.moments[0].diagonal().mean().item(), rel=1e-5)
+
+
+def test_features_of_kinds_that_are_left_out(draw):
+    pairs, nodes = describe(draw.moments, 50.0, Kinds(False, False))
+    assert not pairs[:, 7:14].any() and not pairs[:, 22:24].any() and not pairs[:, 25].any()
+    torch.testing.assert_close(nodes[:, N_NODE_FEATURES - 1], torch.full((6, M), 1 - 1 / M))
+    assert not nodes[:, 1:4].any()
+
+
+@pytest.mark.parametrize("n_signals", [2.0, 1e4])
+def test_hard_moments_give_finite_answers(model, n_signals):
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(2, M, generator=generator, dtype=torch.float64)
+    twice = X.repeat_interleave(2, 1)[:, :M]
+    constant = X.clone()
+    constant[:, 3] = 0
+    for Z in (X, twice, constant, X * torch.logspace(-6, 6, M), torch.ones_like(X)):
+        estimate = model(Z.mT @ Z / 2, n_signals)
+        assert all(x.isfinite().all() for x in estimate)
+
+
+# --- the network ---------------------------------------------------------------------------------------------------
+
+
+def test_a_round_by_hand():
+    torch.manual_seed(1)
+    layer = Round(4).double()
+    edges = all_pairs(3)
+    h, at_nodes = torch.randn(3, 2, 4).double(), torch.randn(3, 2, 4).double()
+    s = torch.rand(3, 2).double()
+    count = torch.stack([s[0] + s[1], s[0] + s[2], s[1] + s[2]])
+    told = layer.tell(h).clamp_min(0) * s[..., None]
+    node = torch.stack([told[0] + told[1], told[0] + told[2], told[1] + told[2]]) / (count + 0.1)[..., None]
+    graph = node.mean(0).expand(3, 2, 4)
+    node = layer.node(torch.cat([node, graph], -1)) + at_nodes
+    new = layer.own(h) + node[edges[0]] + node[edges[1]]
+    torch.testing.assert_close(layer(h, at_nodes, s, count, edges), h + layer.out(new.clamp_min(0)))
+
+
+def test_weights_by_hand(model):
+    """Drawn towards the mean logarithm, then so scaled that leverages add up to what ground and sums leave."""
+    torch.manual_seed(2)
+    h = torch.randn(3, 1, 16)
+    log_p = torch.log_softmax(torch.randn(3, 1, 3), -1)
+    a, b, y, y_sum = torch.rand(4, 3, 1) + 0.1
+    b = b / 10
+    nodes = torch.rand(3, 1, N_NODE_FEATURES)
+    positive, negative = log_p.exp()[..., 1], log_p.exp()[..., 2]
+    p = positive + negative
+    log = ((positive * a + negative * b) / p).log()
+    mean = (p * log).sum() / p.sum()
+    spread = ((p * (log - mean) ** 2).sum() / p.sum() + 1e-6).sqrt()
+    told = torch.stack([(log - mean) / 3, (log - mean) / (spread + 0.1) / 3, spread.log().expand(3, 1) / 3], -1)
+    pull, add = model.size(torch.cat([h, told], -1)).unbind(-1)
+    weight = (mean + (log - mean) * torch.sigmoid(3 - pull)).exp()
+    rank = nodes[..., -1].sum() - ((1 - negative) * b * y_sum).sum()
+    leverage = (positive * (weight * y).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)).sum()
+    expected = weight * rank / leverage * (0.3 * add).exp()
+    torch.testing.assert_close(model._weights(h, log_p, a, b, y, y_sum, nodes), expected)
+
+
+def test_loss_by_hand(model, draw):
+    flags = (draw.signed, draw.self_loops)
+    prepared = model.prepare(KindObservations(draw.moments, draw.n_signals, *flags))
+    w = draw.w.clone()
+    w[1] = 0  # an empty graph has no relative error, but entropy
+    estimate = model(draw.moments, draw.n_signals, signed=flags[0], self_loops=flags[1])
+    terms = []
+    for k in range(6):
+        up, down, size = (x[k] for x in estimate)
+        x = w[k].double()
+        squares = (up * size - x.clamp_min(0)) ** 2 + (down * size - (-x).clamp_min(0)) ** 2
+        error = (squares.sum() / x.square().sum() + 1e-5).log() if x.any() else 0.0
+        p = torch.where(x > 0, up, torch.where(x < 0, down, 1 - up - down))
+        terms.append(error - p.log().sum() / M)
+    torch.testing.assert_close(model.loss(prepared, w).double(), sum(terms) / 6, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_reach_every_parameter(draw):
+    torch.manual_seed(0)
+    model = BroadL2G(2, width=8)
+    model.loss(model.prepare(Observations(draw.moments, 50.0)), draw.w).backward()
+    assert all(p.grad.isfinite().all() and p.grad.any() for p in model.parameters())
+
+
+def test_graphs_per_step(model):
+    assert [model.graphs_per_step(n) for n in (3, 190, 4950, 19_900)] == [256, 63, 2, 1]
+
+
+def test_training_counts_pairs_not_graphs(draw):
+    from helpers import training
+
+    class Counting(BroadL2G):
+        def loss(self, prepared, w, generator=None):
+            sizes.append(len(w))
+            return super().loss(prepared, w)
+
+        def graphs_per_step(self, n_pairs):
+            return 4
+
+    sizes = []
+    model = Counting(1, width=4)
+    schedule = training.Schedule(1, 1, 1e-3, 1.0, 6, 6, False, False, 0)
+    observations = Observations(draw.moments, 50.0)
+    training.step_seconds(model, lambda split, n, epoch: (observations, draw.w), schedule)
+    assert sizes == [4, 4, 2]
+
+
+# --- observations and faults ---------------------------------------------------------------------------------------
+
+
+def test_kind_observations_are_indexed_and_moved(draw):
+    observations = KindObservations(draw.moments, draw.n_signals, draw.signed, True)
+    some = observations[2:4]
+    assert torch.equal(some.moments, draw.moments[2:4]) and torch.equal(some.signed, draw.signed[2:4])
+    assert some.self_loops is True and torch.equal(some.n_signals, draw.n_signals[2:4])
+    single = observations.to(torch.float32)
+    assert single.moments.dtype == torch.float32 and torch.equal(single.signed, draw.signed)
+    assert single.self_loops is True and isinstance(single, KindObservations)
+
+
+@pytest.mark.parametrize(
+    "S, n, told",
+    [
+        (torch.zeros(3), 5, "moments has shape"),
+        (torch.zeros(2, 2), 5, "moments has shape"),
+        (torch.zeros(3, 4), 5, "moments has shape"),
+        (torch.full((3, 3), math.nan), 5, "moments contains NaN"),
+        (torch.eye(3), 0, "n_signals=0"),
+        (torch.eye(3), math.inf, "n_signals=inf"),
+    ],
+)
+def test_bad_input_is_named(model, S, n, told):
+    with pytest.raises(ValueError, match=told):
+        model(S, n)
+
+
+def test_estimates_have_names():
+    assert Estimate._fields == ("positive", "negative", "weight")
+    assert (N_PAIR_FEATURES, N_PAIR_ROWS, N_NODE_ROWS) == (24, 29, 9)

@@ -1,0 +1,157 @@
+"""The broad law: every family is what its name says, shares are as stated, samples have the moments of their law."""
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.beyond import broad_law
+from helpers.beyond.broad_law import FAMILIES, LAW, SHARES, sample_broad
+from helpers.graphs import to_matrix
+
+M = 16
+
+
+def adjacency(family, n=20, m=M, seed=0):
+    return broad_law._adjacency(np.random.default_rng(seed), family, n, m)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("m", [3, M, 40])
+def test_graphs_are_simple(family, m):
+    for seed in range(5):
+        A = adjacency(family, 6, m, seed)
+        assert A.shape == (6, m, m) and A.dtype == bool
+        assert (A == A.transpose(0, 2, 1)).all() and not A[:, np.arange(m), np.arange(m)].any()
+
+
+def test_trees_stars_grids_and_empty_graphs():
+    tree = adjacency("tree")
+    assert (tree.sum((1, 2)) == 2 * (M - 1)).all()
+    L = np.stack([np.diag(d) for d in tree.sum(2).astype(float)]) - tree
+    assert (np.sort(np.linalg.eigvalsh(L), 1)[:, 1] > 1e-9).all()  # connected
+    degrees = np.sort(adjacency("star", m=10).sum(2), 1)
+    assert (degrees[:, :-1] == 1).all() and (degrees[:, -1] == 9).all()
+    assert (adjacency("grid").sum((1, 2)) == 2 * 24).all()  # 4 x 4
+    assert not adjacency("empty").any()
+
+
+def test_geometric_graphs_join_the_nearest_pairs():
+    rng = np.random.default_rng(3)
+    A = broad_law._geometric(rng, 4, M, degree=3.0)
+    assert (A.sum((1, 2)) == 2 * 24).all()
+    x = np.random.default_rng(3).random((4, M, 2))
+    distance = np.square(x[:, :, None] - x[:, None]).sum(-1)
+    i, j = np.triu_indices(M, 1)
+    for k in range(4):
+        on, off = distance[k, i, j][A[k, i, j]], distance[k, i, j][~A[k, i, j]]
+        assert on.max() < off.min()
+
+
+def test_nodes_are_numbered_at_random():
+    hubs = adjacency("star", n=200, m=10).sum(2).argmax(1)
+    assert len(np.unique(hubs)) == 10
+
+
+def test_weights_have_mean_degree_1_and_the_stated_spread():
+    rng = np.random.default_rng(0)
+    A = adjacency("dense", 400)
+    paper = np.zeros(400, bool)
+    paper[:100] = True
+    W, negative = broad_law._weights(rng, A, paper)
+    size = np.abs(W)
+    assert ((size > 0) == A).all()
+    np.testing.assert_allclose(size[paper].sum((1, 2)), M)
+    spread = np.array([np.log(w[w > 0]).std() for w in size])
+    assert (np.abs(spread[paper] - 0.07) < 0.03).all()
+    light = spread[~paper][size[~paper].sum((1, 2)) < M * 1.001]  # no heavy edges
+    assert light.max() > 1.5 and 0.25 < (light < 0.25).mean() < 0.6
+    assert not negative[paper].any() and (negative == (W < 0).any((1, 2))).all()
+    assert 0.4 < negative[~paper].mean() < 0.7
+    heavy = size[~paper].sum((1, 2)) > M * 1.001
+    assert 0.04 < heavy.mean() < 0.2
+    assert np.log10(size[~paper][heavy].max((1, 2)) / np.median(size[size > 0])).max() > 3
+
+
+def test_the_ground_is_the_papers_or_unequal():
+    rng = np.random.default_rng(0)
+    paper = np.arange(600) < 200
+    W, _ = broad_law._weights(rng, adjacency("ER", 600), paper)
+    W[-50:] = 0
+    c = broad_law._ground(rng, W, paper)
+    assert (c[:200] == 1e-4).all()
+    middle = np.median(c[200:-50], 1)
+    assert middle.min() < 3e-4 and middle.max() > 1
+    assert (c[200:-50].std(1) > 0).all()
+    assert (np.median(c[-50:], 1) > 0.2).all()  # nothing but ground: any size would do
+
+
+def test_moments_are_those_of_the_law():
+    K = np.broadcast_to(2 * np.eye(4) - 0.5 * np.ones((4, 4)) + 0.5 * np.eye(4), (3000, 4, 4)).copy()
+    S, n, clean = broad_law._moments(np.random.default_rng(1), K, np.ones(3000, bool))
+    assert clean.all() and (n == n.astype(int)).all()
+    assert n.min() == 5 and 9000 < n.max() <= 10_000
+    many = n > 300
+    np.testing.assert_allclose(S[many].mean(0), np.linalg.inv(K[0]), atol=0.01)
+    # a Wishart matrix: the variance of a diagonal entry is 2 Sigma_ii^2 / N, also where samples are drawn one by one
+    for group in (many, n < 20):
+        z = (S[group, 0, 0] / np.linalg.inv(K[0])[0, 0] - 1) * np.sqrt(n[group] / 2)
+        assert abs(z.std() - 1) < 0.1
+    assert 0.05 < (np.log(n) < np.log(5) + 0.1 * np.log(2000)).mean() < 0.15  # log-uniform
+
+
+def test_noise_tails_and_overstated_numbers():
+    K = np.broadcast_to(np.eye(5), (4000, 5, 5)).copy()
+    S, n, clean = broad_law._moments(np.random.default_rng(1), K, np.zeros(4000, bool))
+    assert abs((~clean).mean() - LAW["noise"]) < 0.03
+    size = np.einsum("nii->n", S) / 5
+    several = n > 200
+    assert size[several & ~clean].mean() == pytest.approx(1.15, abs=0.03)
+    assert size[several & clean].mean() == pytest.approx(1.0, abs=0.02)
+    assert 0.05 < (n != n.astype(int)).mean() < 0.12 and n.max() > 10_000
+
+
+def test_draws_are_consistent():
+    draw = sample_broad(300, M, seed=5, n_parts=60)
+    again = sample_broad(300, M, seed=5, n_parts=60)
+    assert torch.equal(draw.moments, again.moments) and torch.equal(draw.w, again.w) and draw.family == again.family
+    other = sample_broad(300, M, seed=6, n_parts=60)
+    assert not torch.equal(draw.moments, other.moments)
+    assert draw.moments.shape == (300, M, M) and draw.moments.dtype == torch.float64
+    assert draw.w.shape == (300, M * (M - 1) // 2) and draw.w.dtype == torch.float32
+    assert len(draw.n_signals) == len(draw.signed) == len(draw.self_loops) == len(draw.family) == 300
+    empty = torch.tensor([name == "empty" for name in draw.family])
+    assert not draw.w[empty].any() and empty.any()
+    assert draw.self_loops[empty].all()  # without a ground, white noise is the complete graph
+    assert not (draw.w[~draw.signed] < 0).any() and (draw.w[draw.signed] < 0).any()
+    deviations = draw.moments.diagonal(dim1=-2, dim2=-1)
+    standardised = ((deviations - 1).abs() < 1e-9).all(-1)
+    assert 0.2 < standardised.double().mean() < 0.5
+    assert 0.05 < (~draw.self_loops).double().mean() < 0.4
+
+
+def test_targets_follow_the_units_of_the_columns():
+    """The off-diagonal of the inverse of very many samples' moments is minus the target, whatever the scaling."""
+    law = dict(LAW)
+    try:
+        LAW.update(n_signals=(3e6, 4e6), noise=0, tails=0, overstated=0, unsigned=0, heavy=0, paper=0, ground=(0.1, 1))
+        draw = sample_broad(40, 6, seed=1, families=["ER", "dense"])
+    finally:
+        LAW.clear()
+        LAW.update(law)
+    K = torch.linalg.inv(draw.moments)
+    found = -K * (1 - torch.eye(6))
+    scale = K.diagonal(dim1=-2, dim2=-1).sqrt()
+    error = (found - to_matrix(draw.w.double())) / scale[:, :, None] / scale[:, None, :]
+    assert error.abs().max() < 0.01
+
+
+def test_shares_add_up_and_families_can_be_chosen():
+    assert sum(SHARES) == pytest.approx(1) and len(SHARES) == len(FAMILIES)
+    assert set(sample_broad(12, 5, seed=0, families=["tree"]).family) == {"tree"}
+    names = sample_broad(600, 3, seed=0, n_parts=600).family
+    shares = [names.count(family) / 600 for family in FAMILIES]
+    np.testing.assert_allclose(shares, SHARES, atol=0.04)
+
+
+def test_parts_of_unequal_size():
+    assert len(sample_broad(7, 4, seed=0, n_parts=3).w) == 7
