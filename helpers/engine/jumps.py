@@ -10,6 +10,7 @@ one m^2.
 import numpy as np
 from numba import njit
 
+RENEWAL = 8  # sweeps after which C is computed anew, so that rounding errors of updates do not add up
 STEPS = (1.0, 0.3, 0.1)  # of a random walk of log-weights, in units of their spread
 
 
@@ -17,12 +18,16 @@ STEPS = (1.0, 0.3, 0.1)  # of a random walk of log-weights, in units of their sp
 def walk(S, half, constants, ends, index, signs, x, log_unit, moves, rng, each, shares):
     """Sweeps of all moves, each of which leaves the posterior as it is; `half` is N/2. Fills the shares of a batch."""
     spread, unit, a, b, noise, least, signed = constants
-    m, n_pairs = len(S), len(signs)
+    n_pairs = len(signs)
+    k = np.count_nonzero(signs)
+    C = _covariance(ends, signs, x, len(S), noise)
     for batch in range(len(shares)):
-        for _ in range(each):
-            C = _covariance(ends, signs, x, m, noise)  # anew, so that rounding errors of updates do not add up
+        for sweep in range(each):
+            if sweep % RENEWAL == 0:
+                C = _covariance(ends, signs, x, len(S), noise)
             for e in range(n_pairs if moves[0] else 0):
-                _toggle(S, C, half, e, ends[0, e], ends[1, e], spread, a, b, least, signed, signs, x, log_unit, rng)
+                i, j = ends[0, e], ends[1, e]
+                k += _toggle(S, C, half, e, i, j, k, spread, a, b, least, signed, signs, x, log_unit, rng)
             for u in range(len(x) if moves[1] else 0):
                 if u >= n_pairs:
                     _stretch(S, C, half, u, u - n_pairs, u - n_pairs, 0, spread, x, log_unit, rng)
@@ -87,10 +92,11 @@ def _accepts(log_ratio, rng):
 
 
 @njit(cache=True)
-def _toggle(S, C, half, e, i, j, spread, a, b, least, signed, signs, x, log_unit, rng):
-    """Birth of an edge, its sign and weight from the prior; or death. Sign and weight cancel, what is left is
-    P(k + 1 edges) / P(k edges) = (a + k) / (b + E - k - 1)."""
-    k = np.count_nonzero(signs)
+def _toggle(S, C, half, e, i, j, k, spread, a, b, least, signed, signs, x, log_unit, rng):
+    """Birth of an edge, its sign and weight from the prior; or death. Returns the change of k, the number of edges.
+
+    Sign and weight cancel, and what is left of the prior is P(k + 1 edges) / P(k edges) = (a + k) / (b + E - k - 1).
+    """
     if signs[e] == 0:
         sign = -1 if signed and rng.random() < 0.5 else 1
         log_weight = log_unit[0] + spread * rng.standard_normal()
@@ -99,11 +105,14 @@ def _toggle(S, C, half, e, i, j, spread, a, b, least, signed, signs, x, log_unit
             _update(C, i, j, sign, w)
             signs[e] = sign
             x[e] = log_weight
+            return 1
     elif k > least:
         w = np.exp(x[e])
         if _accepts(_gain(S, C, half, i, j, signs[e], -w) - np.log((a + k - 1) / (b + len(signs) - k)), rng):
             _update(C, i, j, signs[e], -w)
             signs[e] = 0
+            return -1
+    return 0
 
 
 @njit(cache=True)
