@@ -1,6 +1,6 @@
 """Compile every kernel once, so that neither a test nor a notebook has to: python -m helpers.experiments.compilation
 
-`make setup` calls it. The compiled code stays in `__pycache__`, beside `kernels.py` and `jumps.py` of `helpers/engine/`,
+`make setup` calls it. The compiled code stays in `__pycache__`, beside `kernels.py` and `jumps.py` in helpers/engine,
 until these change.
 """
 
