@@ -7,14 +7,15 @@ from safetensors.torch import load_file
 from sklearn.datasets import load_digits
 
 from helpers import paths
-from helpers.beyond.equivariant import N_UPDATES
+from helpers.beyond.broad import N_UPDATES
 from helpers.beyond.viewer import FOLDER, SCRIPTS, embed
 from helpers.graphs import sample_graphs, to_matrix
 from helpers.real import datasets
 from helpers.signals import sample_signals
 
 STATIC = paths.ROOT / "book" / "static"
-WORKER = ("estimate.js", "table.js", "worker.js")  # what runs beside the page
+WORKER = ("matrices.js", "moments.js", "estimate.js", "completion.js", "table.js", "worker.js")  # beside the page
+NETWORK = paths.WEIGHTS / "broad.safetensors"
 N_DAYS = 1635  # of the prices behind the S&P 100's distances
 SYNTHETIC = dict(family="WS", n_graphs=1, n_nodes=30, seed=4)
 N_SIGNALS = 200
@@ -30,7 +31,7 @@ def script() -> str:
 
 def network() -> dict:
     """Parameters by name, float32, and the number of updates of the likelihood."""
-    weights = load_file(paths.WEIGHTS / "equivariant-mixed.safetensors")
+    weights = load_file(NETWORK)
     parameters = {name: pack(tensor.numpy(), np.float32) for name, tensor in weights.items()}
     return {"nUpdates": N_UPDATES, "parameters": parameters}
 
@@ -40,7 +41,9 @@ def pack(array, dtype):
     return base64.b64encode(np.ascontiguousarray(array, np.dtype(dtype).newbyteorder("<")).tobytes()).decode()
 
 
-# --- examples: a table X (n, m), or second moments S (m, m) of n signals ----------------------------------------------
+# --- examples: a table X (n, m), or distances y (E,) between n standardised signals -----------------------------------
+#
+# In the lines of Python, OPTIONS stands for the options that the reader chooses.
 
 
 def digits() -> dict:
@@ -53,12 +56,12 @@ def digits() -> dict:
         "groups": [f"row {name[-3]}" for name in pixels],
         "n": len(pixels),
         "X": {"uint8": pack(pixels, np.uint8)},
-        "standardise": True,
+        "options": {"standardise": True},
         "python": [
             "from helpers import GraphLearner",
             "from sklearn.datasets import load_digits",
             "X = load_digits(as_frame=True).data",
-            "learner = GraphLearner(standardise=True).fit(X.loc[:, X.std() > 0.5])",
+            "learner = GraphLearner(OPTIONS).fit(X.loc[:, X.std() > 0.5])",
             'learner.to_html("graph.html")',
         ],
     }
@@ -66,20 +69,19 @@ def digits() -> dict:
 
 def stocks() -> dict:
     data = datasets.sp100()
-    S = datasets.observations(data.y["all"], N_DAYS).moments
     return {
         "title": "Companies of the S&P 100",
         "note": f"{N_DAYS:,} daily returns, 2015 to 2021, of which only the correlations are shipped.",
         "names": data.companies["ticker"].tolist(),
         "groups": data.companies["sector"].tolist(),
         "n": N_DAYS,
-        "S": {"float32": pack(S, np.float32)},
+        "y": {"float32": pack(data.y["all"], np.float32)},
         "python": [
-            "import numpy as np; from helpers import GraphLearner; from helpers.real import datasets",
-            f'S = datasets.observations(datasets.sp100().y["all"], {N_DAYS}).moments',
-            "X = len(S) ** 0.5 * np.linalg.cholesky(S).T  # 100 rows with these second moments",
-            f"learner = GraphLearner(centre=False, n_independent={N_DAYS}).fit(X)",
-            'learner.to_html("graph.html")  # numbers for names',
+            "from helpers import GraphLearner; from helpers.real import datasets",
+            "stocks = datasets.sp100()",
+            f'S = datasets.observations(stocks.y["all"], {N_DAYS}).moments  # correlations',
+            f'learner = GraphLearner(OPTIONS).fit_moments(S, {N_DAYS}, names=stocks.companies["ticker"])',
+            'learner.to_html("graph.html", groups=stocks.companies["sector"].tolist())',
         ],
     }
 
@@ -100,7 +102,7 @@ def synthetic() -> dict:
             "from helpers import GraphLearner, graphs, signals",
             f"w = graphs.sample_graphs({drawn})",
             f"X = signals.sample_signals(w, {N_SIGNALS}, seed=5)[0]",
-            "learner = GraphLearner().fit(X)",
+            "learner = GraphLearner(OPTIONS).fit(X)",
             'learner.to_html("graph.html")',
         ],
     }

@@ -1,66 +1,72 @@
 """`GraphLearner`: from a table of samples, one column per node, to a graph; a scikit-learn estimator.
 
-X ──► centre, scale ──► distances y ──► method ──► most likely scale ──► adjacency_, edge_probability_
+X ──► centre, scale ──► moments or distances ──► method ──► most likely scale ──► adjacency_, precision_, ...
 
 Everything runs on the CPU. This is the one file of the core that looks into `beyond`: it offers what is there.
 """
 
 import math
-import os
 import time
 import warnings
+from collections.abc import Sequence
 from functools import cache
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-import networkx as nx
 import numpy as np
 import psutil
 import torch
 from numpy.typing import ArrayLike
 from scipy import sparse
-from scipy.sparse import csgraph
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from . import paths, solvers, training
-from .beyond import viewer
-from .beyond.candidates import GB, candidate_edges, fit_memory, fitting_options
+from .beyond import doubts, moments
+from .beyond.broad import BroadL2G
+from .beyond.candidates import GB, adjacency, candidate_edges, fit_memory, fitting_options
+from .beyond.completion import signed_laplacian
 from .beyond.equivariant import EquivariantL2G
-from .beyond.likelihood import laplacian_mle, likely_scale, log_likelihood, unit_scale
+from .beyond.estimates import learn_from_moments, learn_on_list
+from .beyond.learned import LearnedGraph
+from .beyond.likelihood import is_edge, laplacian_log_likelihood, laplacian_mle, log_likelihood, most_likely, unit_scale
+from .beyond.moments import signed_candidate_edges
 from .beyond.transfer import unroll
-from .graphs import FAMILIES, all_pairs, to_vector
+from .graphs import FAMILIES, all_pairs, differences, to_vector
 from .models import Unrolling
 from .signals import distances, pair_distances, root_mean_square
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 METHODS = ("equivariant", "pds", "exact", "mle", "unrolling")
 CANDIDATE_METHODS = ("equivariant", "exact", "pds", "unrolling")  # those that work on a list of candidates
-PRIORS = (*FAMILIES, "mixed")
-NETWORKS = {"equivariant": EquivariantL2G, "unrolling": Unrolling}
+PRIORS = ("broad", "mixed", *FAMILIES)
+NETWORKS = {"equivariant": EquivariantL2G, "broad": BroadL2G, "unrolling": Unrolling}
 UNROLLING_NODES = 20  # of the graphs that `unrolling` was trained on
-NEGLIGIBLE = 1e-6  # of the largest weight: what is smaller counts as no edge
 SIGMA2 = 1e-4  # of Eq. (9), for graphs of mean degree 1
 LARGEST = 1e152  # of |X|, and 1 / LARGEST the least: weights are of the size of 1 / X^2
 
 
-class GraphLearner(BaseEstimator):
-    """Learn a weighted graph between the columns of X, on which the rows are smooth signals.
+class GraphLearner(LearnedGraph, BaseEstimator):
+    """Learn a weighted graph between the columns of X, whose edges are the pairs that depend on each other directly.
 
-    The model is the paper's Eq. (9): rows are independent draws of N(0, (L + sigma^2 I)^-1), sigma small, L the graph's
-    Laplacian, so that `laplacian_` estimates a precision matrix. With every method the weights have the most likely
-    scale: c X in place of X divides them by c^2 and changes nothing else. Nor does the order of the columns matter.
+    By default rows are independent draws of a normal law with a sparse precision matrix K: an edge is an entry
+    K_ij = -w_ij that is not 0, positive if its nodes vary together, given all others, and negative if they vary in
+    opposite ways. With every other method and prior the model is the paper's Eq. (9), K = L + sigma^2 I, sigma small, L
+    the Laplacian of a graph with positive weights. Weights always have the most likely scale: c X in place of X divides
+    them by c^2 and changes nothing else. Nor does the order of the columns matter.
 
     Parameters
     ----------
     method : "equivariant", a network trained on random graphs, the only one with edge probabilities; "mle", maximum
         likelihood; "exact" or "pds", the paper's convex problem, Eq. (4), solved exactly or by its Algorithm 1;
         "unrolling", the paper's Algorithm 2 without autoencoder, trained on 20 nodes: with another number it warns.
-    prior : the family of graphs a network was trained on: "BA" (hubs), "ER" (no structure), "SBM" (communities),
-        "WS" (small world) or "mixed". For equivariant; and for unrolling, where mixed is the most likely of the four.
+    prior : what a network was trained on. "broad", for data as they are: graphs of many kinds with very unequal weights
+        of both signs, and nodes that vary on their own. Data of the paper's law: "BA" (hubs), "ER" (no structure),
+        "SBM" (communities), "WS" (small world) or "mixed". For equivariant; and for unrolling, where broad and mixed
+        are the most likely of the four.
+    signed : whether edges may be negative. None is True with prior="broad", and False where it is not possible.
+    self_loops : whether a node may have variance that it shares with no other. False is the model of Eq. (9), for
+        signals that are smooth on the graph. None is as for `signed`.
     average_degree : edges per node that are wished, at least 1; None is 4, or all where there are fewer. For exact and
         pds.
     min_probability : edges less probable are left out of `adjacency_`, and the rest is given its most likely scale. 0
@@ -70,9 +76,11 @@ class GraphLearner(BaseEstimator):
     standardise : divide each column by its standard deviation. Needed where columns have different units; otherwise
         how much a column varies is information (a node with few neighbours varies more) and better kept.
     robust : keep outliers and heavy tails from dominating: medians replace means, samples are brought to one size, and
-        differences beyond 3 standard deviations are clipped. Not for columns that rest at one value most of the time.
-    n_independent : how many independent samples X is worth; None is all of them. Fewer if rows follow each other in
-        time: the probabilities are only as good as this number.
+        values, sums and differences beyond 3 standard deviations are clipped. Not for columns that rest at one value
+        most of the time.
+    n_independent : how many independent samples X is worth; None is all of them, "auto" an estimate from the
+        autocorrelations (Bartlett). Fewer if rows follow each other in time: the probabilities are only as good as this
+        number.
     candidates : None considers all pairs of nodes. A number, at least 2, considers each node's so many nearest ones
         only, for graphs beyond a thousand nodes; results are then SciPy sparse arrays. About 3 times the wished degree
         is enough. Beyond 2,000 nodes equivariant takes minutes, exact still seconds.
@@ -81,40 +89,58 @@ class GraphLearner(BaseEstimator):
 
     Attributes
     ----------
-    adjacency_, laplacian_ : (m, m) arrays, sparse with `candidates`
-    edge_probability_ : (m, m), how sure it is that there is an edge; with method="equivariant" only
+    adjacency_ : (m, m), weights, negative ones for negative edges; sparse with `candidates`, as all matrices here
+    edge_probability_ : (m, m), how sure it is that there is an edge of either sign; with method="equivariant" only
+    partial_correlation_ : (m, m), the correlations of two columns given all others, 1 on the diagonal
+    precision_, covariance_ : (m, m), K and its inverse, of the columns as centred and divided by `scale_`
+    laplacian_ : (m, m), D - A, D the row sums of the absolute weights
     location_, scale_ : (m,), what the columns were centred on and divided by
+    doubts_ : list of str, the warnings of this fit: reasons to distrust it, and remedies
+    n_samples_, n_effective_ : rows of X, and the independent samples that they are worth, a mean over pairs
     n_features_in_, feature_names_in_ : m, and the column names of a data frame
+
+    Missing values (NaN) are possible with prior="broad" and without `candidates`. Each pair of columns is judged by the
+    rows that have both, and their number tells how sure one can be. Correlations put together like this, or robust
+    ones, may contradict each other; then negative eigenvalues of their matrix are clipped to 0, and `summary` says so.
 
     Examples
     --------
     >>> learner = helpers.GraphLearner().fit(X)  # X (n_samples, n_nodes), an array or a data frame
     >>> learner.adjacency_, learner.edge_probability_
+    >>> print(learner.summary())
     >>> learner.plot()
     """
 
     adjacency_: np.ndarray | sparse.csr_array
     laplacian_: np.ndarray | sparse.csr_array
+    precision_: np.ndarray | sparse.csr_array
     location_: np.ndarray
     scale_: np.ndarray
+    doubts_: list[str]
+    n_samples_: int
+    n_effective_: float
 
     def __init__(
         self,
         method: str = "equivariant",
         *,
-        prior: str = "mixed",
+        prior: str = "broad",
+        signed: bool | None = None,
+        self_loops: bool | None = None,
         average_degree: float | None = None,
         min_probability: float = 0.5,
         centre: bool = True,
         standardise: bool = False,
         robust: bool = False,
-        n_independent: float | None = None,
+        n_independent: float | str | None = None,
         candidates: int | None = None,
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool | None = None,
     ) -> None:
         self.method = method
         self.prior = prior
+        self.signed = signed
+        self.self_loops = self_loops
         self.average_degree = average_degree
         self.min_probability = min_probability
         self.centre = centre
@@ -127,113 +153,93 @@ class GraphLearner(BaseEstimator):
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn the graph of X (n_samples, n_nodes); y is ignored. If it fails, the learner stays as it was."""
-        before = dict(vars(self))
-        try:
-            self._fit(X)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-        return self
+        return self._attempt(self._fit, X)
+
+    def fit_moments(self, S: ArrayLike, n_samples: float | ArrayLike, *, names: Sequence[str] | None = None) -> Self:
+        """Learn the graph from second moments, for those who have no rows.
+
+        Parameters
+        ----------
+        S : (m, m), symmetric; with centre=True a covariance matrix as `numpy.cov` gives it, otherwise X'X / n
+        n_samples : the rows behind S, a number or (m, m) with one number per pair
+        names : (m,), of the columns
+
+        `fit(X)` is `fit_moments(numpy.cov(X.T), len(X))`. Needs all pairs, `candidates=None`, and not `robust`.
+        """
+        return self._attempt(self._fit_moments, S, n_samples, names)
 
     def score(self, X: ArrayLike, y: object = None) -> float:
-        """Mean log-likelihood of the rows of X, without their constant parts, under Eq. (9) with this graph.
+        """Mean log-likelihood of the rows of X under the normal law with precision_; for comparing learners of the same
+        scaling and model, as in `GridSearchCV`. Rows with gaps count by the values that they have.
 
-        sigma^2 is 1e-4 of the mean degree. For comparing learners of the same scaling, as in `GridSearchCV`.
+        Without negative edges and self-loops the law is Eq. (9), of which the rows' constant parts are left out, with
+        sigma^2 = 1e-4 of the mean degree.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = self._validate(X, reset=False)
         if sparse.issparse(self.laplacian_):
             raise ValueError("score needs all pairs of nodes, candidates=None")
         m = X.shape[1]
-        y = self._distances(self._in_unit(X, self._unit))
+        Z = self._in_unit(X[~np.isnan(X).all(1)], self._unit)
+        if self._can_sign or self._can_loop:
+            K = self.precision_ * self._unit**2
+            return moments.mean_log_likelihood(Z, K, robust=self.robust) - m * math.log(self._unit)
         L = torch.from_numpy(self.laplacian_ * self._unit**2)
-        per_signal = _mean_log_likelihood(L, y, sigma2=SIGMA2 * L.trace() / m)
+        sigma2 = SIGMA2 * L.trace() / m if L.any() else self.precision_[0, 0] * self._unit**2
+        per_signal = laplacian_log_likelihood(L, self._distances(Z), sigma2=sigma2)
         return float(per_signal) - (m - 1) * math.log(self._unit)  # from the unit back to that of X
 
-    @property
-    def edge_probability_(self) -> np.ndarray | sparse.csr_array:
-        check_is_fitted(self)
-        if self._probability is None:
-            raise AttributeError(f"method={self.method!r} has no edge probabilities: use method='equivariant'")
-        return self._probability
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._takes_gaps
+        return tags
+
+    # --- what the options mean --------------------------------------------------------------------------------------
 
     @property
-    def node_names_(self) -> np.ndarray:
-        """(m,) column names of the data frame, or 0, 1, ..."""
-        return getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
+    def _is_broad(self):
+        return self.method == "equivariant" and self.prior == "broad"
 
-    def to_networkx(self) -> nx.Graph:
-        """The graph as a `networkx.Graph`: nodes by name; edges with `weight` and, if there is one, `probability`."""
-        check_is_fitted(self)
-        graph = nx.Graph()
-        names = self.node_names_.tolist()
-        graph.add_nodes_from(names)
-        A = sparse.coo_array(sparse.triu(self.adjacency_))
-        for i, j, weight in zip(*A.coords, A.data.tolist()):
-            graph.add_edge(names[i], names[j], weight=weight)
-            if self._probability is not None:
-                graph.edges[names[i], names[j]]["probability"] = float(self._probability[i, j])
-        return graph
+    @property
+    def _can_sign(self):
+        return self._is_broad and self.signed is not False
 
-    def plot(self, **options: object) -> "Figure":
-        """Draw the graph, see `plots.network`; returns the figure."""
-        from . import plots  # on first use: matplotlib takes a second to load, and learning does not need it
+    @property
+    def _can_loop(self):
+        return self._is_broad and self.self_loops is not False
 
-        return plots.network(self.to_networkx(), **options)
+    @property
+    def _takes_gaps(self):
+        return self._is_broad and self.candidates is None
 
-    def to_html(self, path: str | os.PathLike, **options: object) -> None:
-        """Write the graph as one HTML file to look at and to touch, which needs no server and loads nothing.
+    @property
+    def _talks(self):
+        return bool(self.candidates) if self.verbose is None else bool(self.verbose)
 
-        Options are those of `viewer.page`: `groups`, a name per column or {column: name}, which colours the nodes, and
-        `title`.
-        """
-        paths.write_atomically(path, self._page(options).encode())
-
-    def explore(self, *, height: int = 640, **options: object) -> viewer.Frame:
-        """The page of `to_html` within Jupyter, `height` pixels tall."""
-        return viewer.Frame(self._page(options), height)
-
-    def _page(self, options):
-        return viewer.page(self.to_networkx(), **options)
-
-    # --- the steps of fit -------------------------------------------------------------------------------------------
-
-    def _fit(self, X):
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2, ensure_min_features=2)
-        if np.abs(X).max() > LARGEST:
-            raise ValueError(
-                f"X has values beyond {LARGEST:g}: weights go with 1 / X^2; divide X by a number of that size"
-            )
-        n, m = X.shape
-        self._check_options(m)
-        self._check_memory(n, m)
-        self.location_, self.scale_ = self._location_and_scale(X)
-        self._unit = self._find_unit((X - self.location_) / self.scale_)
-        edges, y = self._pairs(self._in_unit(X, self._unit))
-        if self.centre:
-            y = y * (n / (n - 1))  # a mean that was estimated costs a sample
-        n_independent = n - bool(self.centre) if self.n_independent is None else self.n_independent
-        w, probability = self._learn(y, edges, n_independent)
-        self._keep(w, probability, y, edges)
+    def _say(self, text):
+        if self._talks:
+            print(text, flush=True)
 
     def _check_options(self, m):
         """ValueError for an option that is not possible, with what is."""
         several = f"n_nodes - 1 = {m - 1}, or None"
         self._require("method", self.method in METHODS, f"choose one of {', '.join(METHODS)}")
         self._require("prior", self.prior in PRIORS, f"choose one of {', '.join(PRIORS)}")
+        for name in ("signed", "self_loops"):
+            possible = getattr(self, name) in (None, False) or (getattr(self, name) is True and self._is_broad)
+            self._require(name, possible, "None, False, or with method='equivariant', prior='broad' True")
         self._require("min_probability", _is_number(self.min_probability, 0, 1), "between 0 and 1")
         if self.average_degree is not None:
             self._require("average_degree", _is_number(self.average_degree, 1, m - 1), f"between 1 and {several}")
         if self.n_independent is not None:
-            finite = _is_number(self.n_independent, 1, np.finfo(float).max)
-            self._require("n_independent", finite, "a finite number, at least 1, or None for all samples")
+            possible = self.n_independent == "auto" or _is_number(self.n_independent, 1, np.finfo(float).max)
+            self._require("n_independent", possible, "a finite number, at least 1, 'auto', or None for all samples")
         if self.candidates is not None:
             whole = isinstance(self.candidates, Integral) and 2 <= self.candidates <= m - 1
             self._require("candidates", whole, f"a whole number between 2 and {several}")
             able = self.method in CANDIDATE_METHODS
             self._require("method", able, f"candidates= needs one of {', '.join(CANDIDATE_METHODS)}")
-            decided = self.method != "unrolling" or self.prior != "mixed"
+            decided = self.method != "unrolling" or self.prior in FAMILIES
             self._require("prior", decided, f"unrolling with candidates= needs one of {', '.join(FAMILIES)}")
 
     def _require(self, name, holds, wish):
@@ -249,35 +255,110 @@ class GraphLearner(BaseEstimator):
             need = f"{m:,} nodes need about {needed / GB:.2g} GB, {free / GB:.2g} GB are free"
             raise MemoryError(f"{need}: {fitting_options(n, m, self.method, free)}")
 
-    @property
-    def _talks(self):
-        return bool(self.candidates) if self.verbose is None else bool(self.verbose)
+    # --- the steps of fit -------------------------------------------------------------------------------------------
 
-    def _say(self, text):
-        if self._talks:
-            print(text, flush=True)
+    def _attempt(self, steps, *data):
+        """Do the steps of a fit and warn of what is doubtful; if something fails, the learner stays as it was."""
+        before = dict(vars(self))
+        try:
+            self.doubts_ = []
+            steps(*data)
+            for doubt in self.doubts_:
+                warnings.warn(doubt, stacklevel=3)  # names the line that called fit
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        return self
 
-    def _location_and_scale(self, X):
-        """What the columns of X are centred on and divided by, each (m,)."""
-        middle = np.median if self.robust else np.mean
-        location = middle(X, 0) if self.centre else np.zeros(X.shape[1])
-        scale = np.ones(X.shape[1])
-        if self.standardise:
-            size = np.abs(X - location).max() or 1.0  # squares of what is divided by it stay in range
-            scale = size * root_mean_square((X - location) / size, robust=self.robust)
-            if not scale.all():
-                names = self.node_names_[scale == 0][:5].tolist()
-                raise ValueError(f"X has constant columns, {names}: drop them, or do not standardise")
-        if self.robust and self.centre:  # again without what rows have in common, which blurs medians, not differences
-            Z = (X - location) / scale
-            location = location + scale * np.median(Z - np.median(Z, 1, keepdims=True), 0)
-        return location, scale
+    def _fit(self, X):
+        X = self._validate(X, ensure_min_samples=2, ensure_min_features=2)
+        if np.nanmax(np.abs(X)) > LARGEST:
+            raise ValueError(
+                f"X has values beyond {LARGEST:g}: weights go with 1 / X^2; divide X by a number of that size"
+            )
+        self._check_options(X.shape[1])
+        X = moments.drop_empty_rows(X, self.node_names_)
+        n, m = X.shape
+        self._check_memory(n, m)
+        options = {"centre": self.centre, "standardise": self.standardise, "robust": self.robust}
+        self.location_, self.scale_ = moments.location_and_scale(X, self.node_names_, **options)
+        self._unit = self._find_unit((X - self.location_) / self.scale_)
+        Z = self._in_unit(X, self._unit)
+        mean_costs = n / (n - 1) if self.centre and n > 1 else 1.0  # a mean that was estimated costs a sample
+        self._variances = mean_costs * root_mean_square(Z, robust=self.robust) ** 2
+        self._clipped = 0.0
+        if self._is_broad:
+            moments.check_spread(self._variances, self.node_names_)
+        share = moments.effective_share(Z) if self.n_independent == "auto" else 1.0
+        if self._is_broad and self.candidates is None:
+            S, counts, self._clipped = moments.second_moments(Z, robust=self.robust, ddof=bool(self.centre))
+            self._learn_broad(learn_from_moments, S, self._count(n, counts, share))
+            self._doubt(doubts.of_gaps(counts, self.node_names_), doubts.of_repair(self._clipped))
+            edges, y = None, differences(torch.from_numpy(S))
+        else:
+            n_signals = self._count(n, n, share)
+            edges, y = self._pairs(Z)
+            y = y * mean_costs
+            if self._is_broad:
+                options = {"robust": self.robust, "progress": self._talks}
+                self._learn_broad(learn_on_list, Z * math.sqrt(mean_costs), edges, n_signals, **options)
+            else:
+                self._learn_laplacian(y, edges, n_signals)
+        self._doubt_pairs(y, edges)
+        if not self._can_sign and self.candidates is None:
+            S = moments.second_moments(Z).matrix
+            self._doubt(doubts.of_negative_correlations(S, self.n_effective_, self.node_names_))
+        if self.method == "equivariant" and self.n_independent is None:
+            self._doubt(doubts.of_time(Z))
+
+    def _fit_moments(self, S, n_samples, names):
+        S, counts = moments.check_moments(S, n_samples)
+        m = len(S)
+        self._check_options(m)
+        self._require("candidates", self.candidates is None, "moments are of all pairs: take None")
+        self._require("robust", not self.robust, "outliers show in rows only: take False")
+        self._require("n_independent", self.n_independent != "auto", "time shows in rows only: take a number or None")
+        self.n_features_in_ = m
+        vars(self).pop("feature_names_in_", None)
+        if names is not None:
+            if len(names) != m:
+                raise ValueError(f"names has {len(names)} entries and S {m} columns: one per column is needed")
+            self.feature_names_in_ = np.asarray(names, dtype=object)
+        self.location_ = np.zeros(m)
+        self.scale_ = np.sqrt(np.diag(S)) if self.standardise else np.ones(m)
+        moments.check_scale(self.scale_, self.node_names_)
+        S = S / self.scale_ / self.scale_[:, None]
+        self._unit = math.sqrt(np.median(np.diag(S)[np.diag(S) > 0]))
+        S, self._clipped = moments.repair(S / self._unit / self._unit)
+        self._variances = np.diag(S)
+        moments.check_spread(self._variances, self.node_names_)
+        n_signals = self._count(counts.max(), counts, 1.0)
+        y = differences(torch.from_numpy(S)).clamp_min(0)
+        if self._is_broad:
+            self._learn_broad(learn_from_moments, S, n_signals)
+        else:
+            self._learn_laplacian(y, None, self.n_effective_)
+        self._doubt(doubts.of_gaps(counts, self.node_names_), doubts.of_repair(self._clipped))
+        self._doubt_pairs(y, None)
+        if not self._can_sign:
+            self._doubt(doubts.of_negative_correlations(S, self.n_effective_, self.node_names_))
+
+    def _validate(self, X, **options):
+        """X as a float64 array, with NaN only where they can be dealt with."""
+        X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", **options)
+        if np.isnan(X).any() and not self._takes_gaps:
+            raise ValueError(
+                "X contains NaN: method='equivariant', prior='broad' without candidates learns from what is there, "
+                "others cannot; choose these, or impute"
+            )
+        return X
 
     def _find_unit(self, Z):
         """The median size of centred and scaled samples: distances are computed in this unit."""
-        if _is_constant(Z):
+        if not np.nan_to_num(Z).any() or (_is_constant(Z) and not self._is_broad):
             raise ValueError("X is constant: signals that do not vary say nothing about a graph")
-        unit = float(np.median(np.abs(Z[Z != 0])))
+        unit = float(np.nanmedian(np.abs(Z[Z != 0])))
         if not 1 / LARGEST <= unit <= LARGEST:
             raise ValueError(f"X varies by {unit:.0e}: weights go with 1 / X^2; divide X by a number of that size")
         return unit
@@ -285,12 +366,39 @@ class GraphLearner(BaseEstimator):
     def _in_unit(self, X, unit):
         """Samples centred, scaled and divided by `unit`; robust: each brought to the same size."""
         Z = (X - self.location_) / self.scale_ / unit
-        if self.robust:
-            size = root_mean_square((Z - np.median(Z, 1, keepdims=True)).T, robust=True)
-            if size.any():
-                size = np.divide(np.median(size[size > 0]), size, where=size > 0, out=np.zeros_like(size))
-            Z = Z * size[:, None]
-        return Z
+        return moments.bring_to_one_size(Z) if self.robust else Z
+
+    def _count(self, n, counts, share):
+        """Independent samples, a number or, where there are gaps, (m, m); `counts` are the rows behind each pair."""
+        gaps = np.ndim(counts) > 0 and (counts != counts[0, 0]).any()
+        counts = counts if gaps else np.max(counts)
+        if self.n_independent in (None, "auto"):
+            signals = np.maximum(counts * share - bool(self.centre), 1.0)
+        else:
+            signals = np.maximum(counts / n * self.n_independent, 1.0)
+        self.n_samples_ = int(n)
+        self._missing = 1 - np.diag(counts).mean() / n if gaps else 0.0
+        self.n_effective_ = float(to_vector(torch.from_numpy(signals)).mean()) if gaps else float(signals)
+        return signals if gaps else float(signals)
+
+    def _doubt(self, *found):
+        self.doubts_ += [doubt for doubt in found if doubt]
+
+    def _doubt_pairs(self, y, edges):
+        """Doubts about columns, by their variances and distances y (E,), and about the size of the graph."""
+        edges = all_pairs(self.n_features_in_) if edges is None else edges
+        deviations = np.sqrt(self._variances)
+        about = (deviations, self.n_effective_, self.node_names_)
+        self._doubt(*doubts.of_columns(y.numpy(), edges.numpy(), *about, scaled=self.standardise))
+        if self._is_broad:
+            self._doubt(*doubts.of_size(self._probability, self.n_effective_))
+
+    def _learn_broad(self, learn, *data, **options):
+        """The graph by the broad network, which `learn` asks about data: see `estimates`."""
+        start = time.perf_counter()
+        options |= {"signed": self._can_sign, "self_loops": self._can_loop, "min_probability": self.min_probability}
+        self._store(*learn(_network("broad"), *data, **options))
+        self._say(f"{self.method} in {time.perf_counter() - start:.1f} s")
 
     def _pairs(self, Z):
         """The list of pairs considered, (2, E), or None for all of them; and their distances, (E,)."""
@@ -299,7 +407,8 @@ class GraphLearner(BaseEstimator):
             edges, y = None, self._distances(Z)
         else:
             seed = check_random_state(self.random_state).randint(2**31)
-            edges, y = candidate_edges(Z, self.candidates, seed=seed)
+            search = signed_candidate_edges if self._can_sign else candidate_edges
+            edges, y = search(Z, self.candidates, seed=seed)
             if self.robust:
                 y = pair_distances(Z, edges, robust=True)
         self._say(f"{len(y):,} pairs of nodes in {time.perf_counter() - start:.1f} s")
@@ -307,12 +416,14 @@ class GraphLearner(BaseEstimator):
 
     def _distances(self, Z):
         """Distances of all pairs, (E,)."""
+        if np.isnan(Z).any():
+            return differences(torch.from_numpy(moments.second_moments(Z, robust=self.robust).matrix)).clamp_min(0)
         if self.robust or Z.shape[1] == 2 or _is_constant(Z):
             return pair_distances(Z, all_pairs(Z.shape[1]), robust=self.robust)
         return distances(Z)
 
-    def _learn(self, y, edges, n_independent):
-        """Weights of the pairs (E,), up to a factor, and the probabilities of edges, (E,) or None."""
+    def _learn_laplacian(self, y, edges, n_independent):
+        """The graph of distances y (E,), by any method but the broad network."""
         start = time.perf_counter()
         probability = None
         if self.n_features_in_ == 2:  # one edge, whose weight is a matter of scale
@@ -327,7 +438,7 @@ class GraphLearner(BaseEstimator):
         else:
             w = self._convex(y, edges, self.average_degree)
         self._say(f"{self.method} in {time.perf_counter() - start:.1f} s")
-        return w, probability
+        self._keep(w, probability, y, edges)
 
     @torch.no_grad()
     def _equivariant(self, y, edges, n_independent):
@@ -358,37 +469,46 @@ class GraphLearner(BaseEstimator):
         """Unrolled weights, for distances as signals on a graph of mean degree 1 have them."""
         m = self.n_features_in_
         y = y * unit_scale(y, self._convex(y, edges, None), m)
-        families = FAMILIES if self.prior == "mixed" else [self.prior]
+        families = [self.prior] if self.prior in FAMILIES else FAMILIES
         found = [unroll(_network("unrolling", family), y, edges, m) for family in families]
-        found = [_most_likely(w, y, edges, m) for w in found]
+        found = [most_likely(w, y, edges, m) for w in found]
         w = found[0] if len(found) == 1 else max(found, key=lambda w: log_likelihood(w, y, sigma2=SIGMA2))
         if m != UNROLLING_NODES:
-            degree = 2 * _is_edge(w).sum().item() / m
-            warnings.warn(
+            degree = 2 * is_edge(w).sum().item() / m
+            self._doubt(
                 f"method='unrolling' was trained on graphs of {UNROLLING_NODES} nodes and X has {m}: do not rely on "
                 f"this graph of {degree:.3g} edges per node. method='equivariant' was trained on many sizes, "
-                "method='exact' needs no training",
-                stacklevel=5,  # names the line that called fit
+                "method='exact' needs no training"
             )
         return w
 
     def _keep(self, w, probability, y, edges):
         """Drop what is no edge, give the rest its most likely scale, and store it all as matrices."""
         m = self.n_features_in_
-        w = torch.where(_is_edge(w), w.double(), 0)
-        self._probability = None
+        w = torch.where(is_edge(w), w.double(), 0)
         if probability is not None:
             w = torch.where(probability >= self.min_probability, w, 0)
-            self._probability = self._matrix(probability.double(), edges)
-        w = _most_likely(w, y, edges, m) / self._unit**2
-        self.adjacency_ = self._matrix(w, edges)
-        self.laplacian_ = csgraph.laplacian(self.adjacency_, form="array")
-        if sparse.issparse(self.laplacian_):
-            self.laplacian_ = self.laplacian_.tocsr()
+            probability = self._matrix(probability.double(), edges)
+        self._store(self._matrix(most_likely(w, y, edges, m), edges), None, probability)
+
+    def _store(self, A, K, probability):
+        """The results, from weights, a precision matrix, or None for that of Eq. (9), and probabilities or None."""
+        self._probability = probability
+        (A.data if sparse.issparse(A) else A)[...] /= self._unit**2
+        self.adjacency_ = A
+        self.laplacian_ = signed_laplacian(self.adjacency_)
+        if K is not None:
+            self.precision_ = K / self._unit**2
+            return
+        degree = self.laplacian_.trace() / len(self._variances)
+        sigma2 = SIGMA2 * degree if degree > 0 else 1 / self._variances.mean() / self._unit**2  # without edges: white
+        eye = sparse.eye_array(self.n_features_in_) if self.candidates else np.eye(self.n_features_in_)
+        self.precision_ = self.laplacian_ + sigma2 * eye
 
     def _matrix(self, x, edges):
         """Values of the pairs, (E,), as a symmetric matrix (m, m): sparse if the user asked for candidates."""
-        A = _sparse_matrix(x, edges, self.n_features_in_)
+        edges = all_pairs(self.n_features_in_) if edges is None else edges
+        A = adjacency(x, edges, self.n_features_in_)
         return A if self.candidates else A.toarray()
 
 
@@ -401,44 +521,12 @@ def _is_constant(Z):
     return (Z == Z[:, :1]).all()
 
 
-# --- graphs as half-vectors (E,) on all pairs, `edges` = None, or on a list ------------------------------------------
-
-
-def _is_edge(w):
-    """Where weights (E,) are not negligible."""
-    return w > NEGLIGIBLE * w.max()
-
-
-def _sparse_matrix(x, edges, m):
-    """The positive values x (E,) as a symmetric sparse matrix (m, m)."""
-    on = x > 0
-    i, j = (all_pairs(m) if edges is None else edges)[:, on].numpy()
-    A = sparse.coo_array((x[on].numpy(), (i, j)), shape=(m, m)).tocsr()
-    return A + A.T
-
-
-def _most_likely(w, y, edges, m):
-    """w with its most likely scale, w'y = m - number of components; a graph that does not tell (w'y = 0) stays."""
-    n_components, _ = csgraph.connected_components(_sparse_matrix(w, edges, m), directed=False)
-    return w * likely_scale(w, y, m - n_components) if w @ y > 0 else w
-
-
-def _mean_log_likelihood(L, y, sigma2):
-    """`likelihood.log_likelihood`, from a Laplacian (m, m), and for two nodes, too."""
-    w = -to_vector(L)
-    if len(w) > 1:
-        return log_likelihood(w, y, sigma2=sigma2)
-    (edge,), (distance,) = w, y
-    precision = 2 * edge + sigma2  # of (x_0 - x_1) / sqrt(2), whose mean square is distance / 2
-    return (precision.log() - precision * distance / 2 - math.log(2 * math.pi)) / 2
-
-
 # --- networks --------------------------------------------------------------------------------------------------------
 
 
 @cache
-def _network(model, family):
+def _network(model, family=None):
     """A trained network that comes with the package, built from the arguments that its record states."""
-    path = paths.WEIGHTS / f"{model}-{family.lower()}"
+    path = paths.WEIGHTS / (f"{model}-{family.lower()}" if family else model)
     record = training.read_record(path)
     return training.load(path, NETWORKS[model](**record["configuration"]["arguments"]))

@@ -28,6 +28,7 @@ COLOURS = {  # one colour per method, in every figure
     "k-NN": "#8c8c8c",
     "learned": "#d1495b",
 }
+POSITIVE, NEGATIVE = "#444444", "#c0392b"  # edges
 DPI = 160  # of the files
 
 
@@ -119,7 +120,7 @@ def heatmaps(graphs, *, vmax=None, boundaries=(), width=2.6, captions=None, mark
 
 
 def network(graph, *, axis=None, positions=None, labels=None, seed=0):
-    """A `networkx.Graph`: width is weight, and an edge is the fainter the less probable it is.
+    """A `networkx.Graph`: width is weight, negative ones are red, and an edge is the fainter the less probable it is.
 
     positions : {node: (x, y)}; None puts connected nodes close to each other, starting from `seed`
     labels : write the nodes' names; None does for up to 50 nodes
@@ -129,10 +130,12 @@ def network(graph, *, axis=None, positions=None, labels=None, seed=0):
         positions = nx.spring_layout(graph, seed=seed, k=1.6 / len(graph) ** 0.5, weight=None)
     edges = [data for *_, data in graph.edges(data=True)]
     if edges:
-        weights = np.array([data["weight"] for data in edges])
+        signed = np.array([data["weight"] for data in edges])
+        weights = np.abs(signed)
         probabilities = [data.get("probability", 1.0) for data in edges]
         widths = 0.5 + 2.5 * weights / weights.max()
-        nx.draw_networkx_edges(graph, positions, ax=axis, width=widths, alpha=probabilities, edge_color="#444444")
+        colours = np.where(signed < 0, NEGATIVE, POSITIVE).tolist()
+        nx.draw_networkx_edges(graph, positions, ax=axis, width=widths, alpha=probabilities, edge_color=colours)
     nx.draw_networkx_nodes(graph, positions, ax=axis, node_size=35, node_color=COLOURS["L2G"], edgecolors="white")
     if len(graph) <= 50 if labels is None else labels:
         for node, place in positions.items():

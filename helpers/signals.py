@@ -104,14 +104,15 @@ def root_mean_square(D, *, robust=False):
     """Root mean square of each column; robust: of its entries clipped at 3 of what the median says it is.
 
     Both estimate the standard deviation of normal columns of mean 0. A column that is 0 more often than not has no
-    median to clip by, and keeps the root mean square.
+    median to clip by, and keeps the root mean square. NaN are left out.
     """
     squares = D * D
+    median, mean = (np.nanmedian, np.nanmean) if np.isnan(squares).any() else (np.median, np.mean)
     if robust:
-        bound = CUT**2 * np.median(squares, 0) / stats.norm.ppf(0.75) ** 2
+        bound = CUT**2 * median(squares, 0) / stats.norm.ppf(0.75) ** 2
         kept = stats.chi2.cdf(CUT**2, 3) + CUT**2 * stats.chi2.sf(CUT**2, 1)  # E min(z^2, CUT^2), z normal
         squares = np.where(bound > 0, np.minimum(squares, bound) / kept, squares)
-    return np.sqrt(squares.mean(0))
+    return np.sqrt(mean(squares, 0))
 
 
 def standardise(X):

@@ -12,15 +12,19 @@ import torch
 from safetensors.torch import load_file
 
 from book import trial
-from helpers import GraphLearner, learner, paths
+from helpers import learner
+from helpers.beyond.broad import BroadL2G
+from helpers.beyond.moments import second_moments
 from helpers.graphs import sample_graphs
-from helpers.signals import observe, sample_signals
+from helpers.signals import sample_signals
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(300)]
 
 DESK, PHONE = 1280, 390  # widths in pixels
 TOLERANCE = 1e-4  # of probabilities and weights
 RNG = np.random.default_rng(0)
+BROAD = BroadL2G()
+BROAD.load_state_dict(load_file(trial.NETWORK))
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +46,8 @@ def files(tmp_path_factory):
 
 
 def test_the_network_is_the_default_of_graph_learner():
-    default = GraphLearner()
-    weights = load_file(paths.WEIGHTS / f"{default.method}-{default.prior}.safetensors")
+    default = learner.GraphLearner()
+    weights = learner._network(default.method, default.prior).state_dict()
     packed = trial.network()["parameters"]
     assert packed.keys() == weights.keys()
     for name, text in packed.items():
@@ -72,40 +76,109 @@ def functions(files, open_window):
     return page
 
 
-def disconnected():
-    w = sample_graphs("ER", 1, 25, seed=3, p=0.05)
-    return sample_signals(w, 300, seed=1)[0]
+def signals(family, n_nodes, n, **options):
+    return sample_signals(sample_graphs(family, 1, n_nodes, seed=3, **options), n, seed=1)[0].numpy()
 
 
-def twins():
-    X = sample_signals(sample_graphs("BA", 1, 15, seed=3), 100, seed=1)[0]
-    return torch.cat([X, X[:, :1]], 1)
+def with_copy(sign, noise):
+    X = signals("BA", 15, 100)
+    return np.hstack([X, sign * X[:, :1] + noise * RNG.normal(size=(100, 1))])
+
+
+def signed_chain(n_nodes=20, n=300):
+    """Signals of a chain whose edges are positive and negative in turn, on nodes that vary on their own."""
+    w = np.resize([0.7, -0.5], n_nodes - 1)
+    K = np.diag(np.full(n_nodes, 2.0)) - np.diag(w, 1) - np.diag(w, -1)
+    return np.linalg.solve(np.linalg.cholesky(K).T, RNG.normal(size=(n_nodes, n))).T
 
 
 SIGNALS = {
-    "usual": lambda: sample_signals(sample_graphs("SBM", 1, 40, seed=1), 500, seed=2)[0],
-    "fewer signals than nodes": lambda: sample_signals(sample_graphs("WS", 1, 40, seed=1), 12, seed=2)[0],
-    "disconnected": disconnected,
-    "two equal columns": twins,
-    "three nodes": lambda: torch.from_numpy(RNG.normal(size=(50, 3))),
-    "another unit": lambda: 1e6 * sample_signals(sample_graphs("BA", 1, 12, seed=1), 60, seed=2)[0],
+    "usual": lambda: signals("SBM", 40, 500),
+    "fewer signals than nodes": lambda: signals("WS", 40, 12),
+    "disconnected": lambda: signals("ER", 25, 300, p=0.05),
+    "two equal columns": lambda: with_copy(1, 0),
+    "two nearly equal columns": lambda: with_copy(1, 1e-4),
+    "two opposite columns": lambda: with_copy(-1, 0),
+    "three nodes": lambda: RNG.normal(size=(50, 3)),
+    "white noise": lambda: RNG.normal(size=(200, 30)),
+    "signed": signed_chain,
+    "another unit": lambda: 1e6 * signals("BA", 12, 60),
+    "several units": lambda: signed_chain() * 10.0 ** RNG.integers(-2, 3, 20),
+    "200 nodes": lambda: signals("BA", 200, 400),
+}
+KINDS = {
+    "": dict(signed=True, self_loops=True),
+    "positive": dict(signed=False, self_loops=True),
+    "no self-loops": dict(signed=True, self_loops=False),
+    "Laplacian": dict(signed=False, self_loops=False),
+}
+CASES = [(name, "") for name in SIGNALS] + [(name, kind) for name in ("signed", "usual") for kind in KINDS if kind]
+
+
+@pytest.mark.parametrize("name, kind", CASES)
+def test_estimates_equal_python(functions, name, kind):
+    Z = SIGNALS[name]()
+    S, counts, _ = second_moments(Z - Z.mean(0), ddof=1)
+    with torch.no_grad():
+        expected = BROAD(torch.from_numpy(S), counts[0, 0] - 1, **KINDS[kind])
+    call = """([S, n, signed, selfLoops]) => {
+        const found = estimate(Float64Array.from(S), n, loaded, { signed, selfLoops });
+        return [[...found.positive], [...found.negative], [...found.weight]];
+    }"""
+    found = functions.evaluate(call, [S.ravel().tolist(), counts[0, 0] - 1, *KINDS[kind].values()])
+    assert found[0] == pytest.approx(expected.positive.tolist(), abs=TOLERANCE)
+    assert found[1] == pytest.approx(expected.negative.tolist(), abs=TOLERANCE)
+    assert found[2] == pytest.approx(expected.weight.tolist(), rel=TOLERANCE)
+
+
+def holes(X, share):
+    return np.where(RNG.uniform(size=X.shape) < share, np.nan, X)
+
+
+LEARNED = {
+    "signed": (signed_chain, {}),
+    "gaps": (lambda: holes(signed_chain(), 0.1), {}),
+    "gaps that contradict each other": (lambda: holes(signals("SBM", 20, 40), 0.4), {"standardise": True}),
+    "without self-loops": (signed_chain, {"self_loops": False}),
+    "a Laplacian of two components": (lambda: signals("ER", 25, 300, p=0.05), {"signed": False, "self_loops": False}),
+    "all pairs": (lambda: signals("WS", 12, 60), {"min_probability": 0}),
+    "the surest": (lambda: holes(signals("WS", 12, 60), 0.02), {"min_probability": 0.9, "standardise": True}),
+    "no edge": (lambda: RNG.normal(size=(200, 6)), {"min_probability": 1}),
 }
 
 
-@pytest.mark.parametrize("name", SIGNALS)
-def test_estimates_equal_python(functions, name):
-    observed = observe(SIGNALS[name]())
-    network = learner.NETWORKS["equivariant"]()
-    network.load_state_dict(load_file(paths.WEIGHTS / "equivariant-mixed.safetensors"))
-    with torch.no_grad():
-        probability, weight = network(observed.distances, observed.n_signals)
-    call = """([S, n]) => {
-        const { probability, weight } = estimate(Float64Array.from(S), n, loaded);
-        return [[...probability], [...weight]];
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", LEARNED)
+def test_graphs_equal_python(functions, name):
+    make, options = LEARNED[name]
+    X = make()
+    expected = learner.GraphLearner(**options).fit(X)
+    call = """([X, m, standardise, signed, selfLoops, minProbability]) => {
+        const values = Float64Array.from(X, (x) => x ?? NaN);
+        const { S, n } = tableMoments(values, m, standardise);
+        return learn(S, n, loaded, { signed, selfLoops, minProbability }, () => {});
     }"""
-    found = functions.evaluate(call, [observed.moments.flatten().tolist(), observed.n_signals])
-    assert found[0] == pytest.approx(probability.tolist(), abs=TOLERANCE)
-    assert found[1] == pytest.approx(weight.tolist(), rel=TOLERANCE)
+    values = [None if np.isnan(x) else x for x in X.ravel().tolist()]
+    chosen = {"standardise": False, "signed": True, "self_loops": True, "min_probability": 0.5} | options
+    found = functions.evaluate(call, [values, X.shape[1], *chosen.values()])
+    A, P = (np.zeros((X.shape[1],) * 2) for _ in range(2))
+    A[found["source"], found["target"]] = found["weight"]
+    P[found["source"], found["target"]] = found["probability"]
+    kept = np.triu(expected.adjacency_) != 0
+    np.testing.assert_allclose(A, np.triu(expected.adjacency_), atol=TOLERANCE * abs(expected.adjacency_).max())
+    np.testing.assert_allclose(P[kept], expected.edge_probability_[kept], atol=TOLERANCE)
+
+
+def test_eigenvalues(functions):
+    A = RNG.normal(size=(7, 7))
+    A = A + A.T
+    values, vectors = functions.evaluate(
+        "A => { const { values, vectors } = eigen(Float64Array.from(A), 7); return [[...values], [...vectors]]; }",
+        A.ravel().tolist(),
+    )
+    V = np.reshape(vectors, (7, 7))
+    np.testing.assert_allclose(V @ V.T, np.eye(7), atol=1e-12)
+    np.testing.assert_allclose(V.T @ np.diag(values) @ V, A, atol=1e-10)
 
 
 def test_inverse(functions):
@@ -205,8 +278,10 @@ def test_the_truth_of_the_synthetic_example_is_shown(visit):
     page.get_by_role("button", name="whose graph is known").click()
     found = set(learned(page))
     truth = {(i, j) for i, j in np.argwhere(np.triu(true_matrix())).tolist()}
-    assert len(found - truth) == 1
-    said = f"{len(found & truth)} of the {len(truth)} true edges are found; 1 edge is wrong."
+    assert len(found & truth) > 0.8 * len(truth)
+    wrong = len(found - truth)
+    said = f"{len(found & truth)} of the {len(truth)} true edges are found; "
+    said += "1 edge is wrong." if wrong == 1 else f"{wrong} edges are wrong."
     assert page.get_by_text(said).is_visible()
     page.get_by_role("button", name="True graph").click()
     assert page.locator(".result .status").inner_text() == f"30 nodes, {len(truth)} edges"
@@ -244,24 +319,62 @@ def test_a_file_is_dropped_and_learned(visit, tmp_path, monkeypatch):
     assert page.locator(".explorer .list li").all_inner_texts() == ["</script>"]
 
 
+def test_options_are_those_of_graph_learner(visit, tmp_path, monkeypatch):
+    X = np.hstack([signed_chain(8, 200), signals("ER", 6, 200)])
+    frame = pd.DataFrame(np.where(RNG.uniform(size=X.shape) < 0.03, np.nan, X)).add_prefix("x")
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    page = visit()
+    give(page, (tmp_path / "table.csv").read_text())
+    go = page.get_by_role("button", name="Learn the graph")
+    go.click()
+    found = learned(page)
+    assert_equal(found, run(page, tmp_path, monkeypatch))
+    negative = sum(weight < 0 for weight, _ in found.values())
+    assert negative > 1
+    assert f"({negative} negative)" in page.locator(".result p").first.inner_text()
+    page.get_by_label("Edges may be negative").uncheck()
+    page.get_by_label("Columns may vary on their own").uncheck()
+    page.get_by_label("probability of at least").fill("0.8")
+    go.click()
+    found = learned(page)
+    assert all(weight > 0 and probability >= 0.8 for weight, probability in found.values())
+    assert "GraphLearner(signed=False, self_loops=False, min_probability=0.8)" in page.locator("#try pre").inner_text()
+    assert_equal(found, run(page, tmp_path, monkeypatch))
+
+
+def test_an_example_is_learned_again_with_other_options(visit, tmp_path, monkeypatch):
+    page = visit()
+    page.get_by_role("button", name="Companies").click()
+    learned(page)
+    assert page.get_by_label("Columns have different units").is_disabled()  # correlations have none
+    page.get_by_label("Edges may be negative").uncheck()
+    page.get_by_role("button", name="Learn the graph").click()
+    found = learned(page)
+    assert all(weight > 0 for weight, _ in found.values())
+    assert_equal(found, run(page, tmp_path, monkeypatch))
+
+
 def csv(frame):
     return frame.to_csv(index=False)
 
 
 GAPS = CHAIN.copy()
 GAPS.iloc[3:5, 1] = np.nan
+EMPTY = CHAIN.copy()
+EMPTY.iloc[9:, 3] = np.nan
 WIDE = pd.DataFrame(RNG.normal(size=(12, 230))).add_prefix("x")
 WRONG = {
     "empty": ("", "table.csv: The file is empty."),
     "blank": (" \n\n", "table.csv: The file is empty."),
     "5 rows": (csv(CHAIN[:5]), "The file has 5 rows of values: too few"),
-    "text only": ("a,b,c\n" + "x,y,z\n" * 20, "0 of 3 columns can be used: at least 3 columns of numbers"),
+    "text only": ("a,b,c\n" + "x,y,z\n" * 20, "0 of 3 columns can be used: at least 3 columns of numbers that vary"),
     "no text": (b"PK\x03\x04\x00\x00", "This is not a text file"),
     "torn": (csv(CHAIN) + "1,2\n", "Row 62 has 2 cells, and the first row has 6"),
     "open quote": ('a,b,c\n"1,2,3\n', "A quotation mark in row 2 is never closed."),
 }
 NOTED = {
-    "NaN": (csv(GAPS), "1 of 6 columns cannot be used: “</script>” has 2 missing values, the first in row 5."),
+    "NaN": (csv(GAPS), "2 values are missing: each pair of columns is judged by the rows that have both."),
+    "mostly NaN": (csv(EMPTY), "1 of 6 columns cannot be used: “e” has 9 values, and 10 are needed."),
     "constant": (csv(CHAIN.assign(a=1)), "“a” has the same value in all rows."),
     "230 columns": (csv(WIDE), "The first 200 of 230 columns are chosen"),
 }

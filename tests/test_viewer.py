@@ -437,26 +437,99 @@ def test_a_graph_without_edges(visit, n_nodes):
     assert status(page).startswith(f"{n_nodes} node")
 
 
+COUNT = """() => {
+    const { stroke, lineTo } = CanvasRenderingContext2D.prototype;
+    const counts = { strokes: 0, lines: 0 };
+    CanvasRenderingContext2D.prototype.stroke = () => counts.strokes++;
+    CanvasRenderingContext2D.prototype.lineTo = () => counts.lines++;
+    explorer.drawNow();
+    Object.assign(CanvasRenderingContext2D.prototype, { stroke, lineTo });
+    return counts;
+}"""
+
+
 def test_many_edges(visit):
-    """While something moves only the surest of them are drawn, so that it moves smoothly; all once it rests."""
-    graph = nx.gnm_random_graph(100, 3000, seed=0)
+    """A frame has few strokes; while something moves only the surest edges are drawn, and all of them once it rests."""
+    graph = nx.gnm_random_graph(100, 4000, seed=0)
     for k, (*_, values) in enumerate(graph.edges(data=True)):
-        values.update(weight=1.0, probability=0.5 + k / 10_000)
+        values.update(weight=(-1) ** k * (1 + k % 7), probability=0.5 + k / 10_000)
     page = visit(graph)
-    page.evaluate("""() => {
-        window.countStrokes = () => {
-            const { stroke } = CanvasRenderingContext2D.prototype;
-            let strokes = 0;
-            CanvasRenderingContext2D.prototype.stroke = () => strokes++;
-            explorer.drawNow();
-            CanvasRenderingContext2D.prototype.stroke = stroke;
-            return strokes;
-        };
-    }""")
-    wait(page, "countStrokes() === 3100")  # edges, and rims of nodes
+    page.evaluate(f"() => {{ window.count = {COUNT}; }}")
+    wait(page, "count().lines === 4000")
+    assert page.evaluate("count().strokes") < 300  # 100 of them are rims of nodes
     zoom_in = "document.querySelector(\"[aria-label='Zoom in']\").click()"
-    assert page.evaluate(f"() => {{ {zoom_in}; return countStrokes(); }}") == 1100
-    wait(page, "countStrokes() === 3100")
+    assert page.evaluate(f"() => {{ {zoom_in}; return count().lines; }}") == 3000
+    wait(page, "count().lines === 4000")
+
+
+def test_a_layout_rests_after_300_steps_and_a_drag_warms_it_a_little(visit):
+    page = visit(nx.gnm_random_graph(40, 80, seed=0))
+    steps = """() => {
+        const { layout } = explorer;
+        let count = 0;
+        for (; !layout.rests; count++) layout.step();
+        return count;
+    }"""
+    assert page.evaluate(f"() => {{ explorer.layout.heat = 1; return ({steps})(); }}") in range(290, 301)
+    page.get_by_label("Find").fill("1")
+    page.keyboard.press("Enter")
+    press = 'document.querySelector("canvas").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }))'
+    assert page.evaluate(f"() => {{ {press}; return ({steps})(); }}") < 250
+
+
+def pixels_near(page, x, y, reach=6):
+    """Colours (r, g, b) of the canvas around a place of the window."""
+    box = page.locator("canvas").bounding_box()
+    call = """([x, y, reach]) => {
+        explorer.drawNow();
+        const context = document.querySelector("canvas").getContext("2d");
+        return [...context.getImageData(x - reach, y - reach, 2 * reach, 2 * reach).data];
+    }"""
+    data = page.evaluate(call, [round(x - box["x"]), round(y - box["y"]), reach])
+    return np.reshape(data, (-1, 4))[:, :3]
+
+
+def test_signs_have_colours_and_a_legend(visit):
+    page = visit(make_graph())
+    assert page.locator(".legend li").all_inner_texts() == [
+        "positive weight", "negative weight", "width: size of the weight, up to 2.00", "probability 55 % to 100 %",
+    ]  # fmt: skip
+    page.mouse.move(0, 0)
+    (ax, ay), (bx, by), (cx, cy) = (where(page, k) for k in (1, 2, 3))
+    positive = pixels_near(page, (ax + bx) / 2, (ay + by) / 2)
+    negative = pixels_near(page, (ax + cx) / 2, (ay + cy) / 2)
+    assert (positive[:, 2] - positive[:, 0]).max() > 60  # blue
+    assert (negative[:, 0] - negative[:, 2]).max() > 60  # orange
+    page.get_by_role("button", name="Show the matrix").click()
+    said = ["weight −2.00 to 2.00, white is 0", "paler where it is less probable"]
+    assert page.locator(".legend li").all_inner_texts() == said
+    page.mouse.move(0, 0)
+    view = page.evaluate("() => { explorer.drawNow(); return explorer.views.matrix }")
+    box = page.locator("canvas").bounding_box()
+
+    def cell(row, column):
+        across, down = (box[c] + view[c] + view["k"] * (at + 0.5) for c, at in (("x", column), ("y", row)))
+        return pixels_near(page, across, down, 2).mean(0)
+
+    assert cell(1, 2)[2] - cell(1, 2)[0] > 60
+    assert cell(3, 1)[0] - cell(3, 1)[2] > 60
+    assert (cell(1, 3) == cell(3, 1)).all()
+    assert (cell(0, 4) == 255).all()
+
+
+def test_a_legend_without_signs_or_probabilities(visit):
+    page = visit(nx.Graph([("a", "b", {"weight": 3.0})]))
+    assert page.locator(".legend li").all_inner_texts() == ["edge", "width: size of the weight, up to 3.00"]
+    page.get_by_role("button", name="Show the matrix").click()
+    assert page.locator(".legend li").all_inner_texts() == ["weight 0 to 3.00"]
+
+
+def test_less_probable_edges_are_fainter(visit):
+    edges = [("a", "b", {"weight": 1.0, "probability": 0.6}), ("c", "d", {"weight": 1.0, "probability": 1.0})]
+    page = visit(nx.Graph(edges))
+    places = [where(page, k) for k in range(4)]
+    faint, solid = (pixels_near(page, *np.mean(places[k : k + 2], 0)).sum(1).min() for k in (0, 2))
+    assert faint > solid + 150
 
 
 def test_within_jupyter(open_window, learner):

@@ -1,6 +1,7 @@
 """What several test files share: random distances, and a small network with its training."""
 
 import json
+from typing import NamedTuple
 
 import torch
 from safetensors.torch import load_file
@@ -8,6 +9,7 @@ from torch import nn
 
 from helpers import training
 from helpers.engine.checkpoints import files
+from helpers.graphs import to_vector
 from helpers.signals import distances, observe
 from helpers.training import Schedule
 
@@ -84,3 +86,39 @@ def nearest_pairs(Y, k):
     near = Y <= Y.sort(1).values[:, k - 1 : k]
     edges = torch.nonzero(torch.triu(near | near.T)).T.contiguous()
     return edges, Y[edges[0], edges[1]]
+
+
+# --- a stand-in for the broad network ---------------------------------------------------------------------------------
+
+
+class Estimate(NamedTuple):
+    positive: torch.Tensor
+    negative: torch.Tensor
+    weight: torch.Tensor
+
+
+class ShrunkInverse(nn.Module):
+    """Edges by the size of partial correlations, of a shrunk inverse covariance, against their standard error."""
+
+    def forward(self, moments, n_signals, *, signed=True, self_loops=True):
+        m = moments.shape[-1]
+        n = torch.as_tensor(n_signals, dtype=torch.float64)
+        n = to_vector(n.expand(m, m))
+        d = moments.diagonal().sqrt()
+        R = moments / d / d[:, None] + torch.eye(m, dtype=torch.float64) / n.mean()
+        K = torch.linalg.inv(R)
+        r = to_vector(-K / K.diagonal().sqrt() / K.diagonal().sqrt()[:, None])
+        probability = torch.sigmoid(2 * (r.abs() * n.sqrt() - 4))
+        positive = torch.where(r > 0, probability, 0)
+        negative = torch.where(r < 0, probability, 0) * signed
+        return Estimate(positive, negative, to_vector(K / d / d[:, None]).abs())
+
+    def on_list(self, difference, sum, ground, n_signals, edges, n_nodes, *, progress=False):
+        """The same from correlations of the listed pairs; others count as 0."""
+        d = difference.new_ones(n_nodes) if ground is None else ground.sqrt()
+        i, j = edges
+        r = (d[i] ** 2 + d[j] ** 2 - difference) / (2 * d[i] * d[j])
+        probability = torch.sigmoid(2 * (r.abs() * n_signals**0.5 - 4))
+        positive = torch.where(r > 0, probability, 0)
+        negative = torch.where(r < 0, probability, 0) * (sum is not None)
+        return Estimate(positive, negative, (r / d[i] / d[j]).abs())

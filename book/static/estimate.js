@@ -1,287 +1,301 @@
 "use strict";
 
-// The default network of GraphLearner, for the page "Try it": what helpers/likelihood.py and helpers/beyond/equivariant.py
-// compute for all pairs of m nodes, in double precision. Matrices are Float64Array, row by row; half-vectors (E,) are upper
-// triangles, row by row.
+// The default network of GraphLearner, for the page "Try it": what helpers/beyond/atoms.py and helpers/beyond/broad.py
+// compute for all pairs of m nodes, in double precision.
 
-// --- half-vectors and matrices ---------------------------------------------------------------------------------------
+const FASTEST = 1e3; // factor by which a weight may grow in one update
 
-// The ends of all pairs, [i, j].
-function allPairs(m) {
-  const i = new Int32Array((m * (m - 1)) / 2);
-  const j = new Int32Array(i.length);
-  for (let a = 0, e = 0; a < m; a++) for (let b = a + 1; b < m; b++, e++) [i[e], j[e]] = [a, b];
-  return [i, j];
+// --- three kinds of atoms: differences (E,), sums (E,) and the ground (m,) -------------------------------------------
+
+// u'S u for every atom u.
+function atomsOf(S, m, [i, j]) {
+  const ground = diagonalOf(S, m);
+  const both = (e, sign) => ground[i[e]] + ground[j[e]] + sign * 2 * S[i[e] * m + j[e]];
+  return { difference: Float64Array.from(i, (_, e) => both(e, -1)), sum: Float64Array.from(i, (_, e) => both(e, 1)), ground };
 }
 
-// S_ii + S_jj - 2 S_ij of every pair.
-function differences(S, m, [i, j]) {
-  return Float64Array.from(i, (a, e) => S[a * m + a] + S[j[e] * m + j[e]] - 2 * S[a * m + j[e]]);
+// The diagonal of the precision matrix that atoms of weights w make.
+function diagonalOfAtoms(w, m, pairs) {
+  const ends = sumAtNodes(w.difference.map((a, e) => a + w.sum[e]), m, pairs);
+  return ends.map((d, k) => d + w.ground[k]);
 }
 
-// The sum over the pairs at every node of x (E, width): (m, width).
-function sumAtNodes(x, m, [i, j], width = 1) {
-  const total = new Float64Array(m * width);
+// The variance of one more signal, white and of the size of the near distances, divided by n; with more signals than nodes
+// it fades faster.
+function whiteSignal(y, n, m, pairs) {
+  const near = y.difference.map((d, e) => Math.min(d, y.sum[e]));
+  const floor = Math.max(1e-3 * lowerMedian(near), Number.MIN_VALUE);
+  const inverses = sumAtNodes(near.map((d) => 1 / Math.max(d, floor)), m, pairs);
+  return lowerMedian(inverses.map((x) => (m - 1) / x)) / (2 * n) / (1 + (n / m) ** 2);
+}
+
+// Weights to start from: entries of an inverse covariance where they are positive, else little.
+const startFrom = (k, y, m) => Math.max(k / Math.max(k * y, 1) ** 3, 0.01 / (m * y));
+
+// Weights near the most likely ones, and their resistances, after `nUpdates` of w <- w r / y, most of them over-relaxed.
+function approximateMle(S, m, pairs, { signed, selfLoops }, nUpdates, report) {
+  const unit = mean(diagonalOf(S, m));
+  const y = atomsOf(S.map((x) => x / unit), m, pairs);
+  const P = inverse(S.map((x) => x / unit), m);
+  const off = toVector(P, m, pairs);
+  const w = {
+    difference: off.map((k, e) => startFrom(-k, y.difference[e], m)),
+    sum: off.map((k, e) => (signed ? startFrom(k, y.sum[e], m) : 0)),
+    ground: new Float64Array(m),
+  };
+  const ends = diagonalOfAtoms(w, m, pairs);
+  if (selfLoops) w.ground = ends.map((d, k) => Math.max(P[k * m + k] - d, 0.05 / y.ground[k]));
+  for (let step = 0; ; step++) {
+    const diagonal = diagonalOfAtoms(w, m, pairs).map((d) => d * (1 + 1e-12)); // positive definite in spite of rounding
+    let K = toMatrix(diagonal, w.sum.map((b, e) => b - w.difference[e]), pairs);
+    if (!signed && !selfLoops) {
+      const common = mean(diagonal) / m; // a Laplacian lacks the constant vector
+      K = K.map((x) => x + common);
+    }
+    const r = atomsOf(inverse(K, m), m, pairs);
+    report((step + 1) / (nUpdates + 1));
+    if (step === nUpdates) {
+      const times = (atoms, factor) =>
+        Object.fromEntries(Object.entries(atoms).map(([kind, x]) => [kind, x.map((value) => value * factor)]));
+      r.difference = r.difference.map((x) => Math.max(x, 0));
+      if (selfLoops) moveToGround(w, pairs);
+      return { w: times(w, 1 / unit), r: times(r, unit) };
+    }
+    const power = step > 2 && step < nUpdates - 2 ? 1.8 : 1;
+    for (const kind of signed ? ["difference", "sum", "ground"] : ["difference", "ground"]) {
+      const [weight, seen, made] = [w[kind], y[kind], r[kind]];
+      for (let k = 0; k < weight.length; k++) {
+        weight[k] *= Math.min(Math.max(made[k], 0) / seen[k], FASTEST) ** power;
+      }
+    }
+  }
+}
+
+// Where a pair has both atoms, the lesser is as good as ground at its ends: K stays the same.
+function moveToGround(w, [i, j]) {
   for (let e = 0; e < i.length; e++) {
-    const [from, a, b] = [e * width, i[e] * width, j[e] * width];
-    for (let k = 0; k < width; k++) {
-      total[a + k] += x[from + k];
-      total[b + k] += x[from + k];
-    }
+    const both = Math.min(w.difference[e], w.sum[e]);
+    w.difference[e] -= both;
+    w.sum[e] -= both;
+    w.ground[i[e]] += 2 * both;
+    w.ground[j[e]] += 2 * both;
   }
-  return total;
 }
 
-// The lower triangle C with C C' = A, for a positive definite A (m, m).
-function cholesky(A, m) {
-  const C = new Float64Array(m * m);
-  for (let i = 0; i < m; i++) {
-    for (let j = 0; j <= i; j++) {
-      let sum = A[i * m + j];
-      for (let k = 0; k < j; k++) sum -= C[i * m + k] * C[j * m + k];
-      if (i === j && !(sum > 0)) throw new Error("These columns depend on each other: leave out those that are sums of others.");
-      C[i * m + j] = i === j ? Math.sqrt(sum) : sum / C[j * m + j];
-    }
-  }
-  return C;
+// --- features --------------------------------------------------------------------------------------------------------
+
+// The sizes and signs of what is known of a pair's atom: 7 features of weight w, of what it sees, y, and of its
+// resistance r; g: the size of the diagonal at its ends; root: of the number of signals.
+function atomFeatures(w, y, r, g, root, typical) {
+  const logarithm = (x) => clamp(Math.log(Math.max(x, 1e-12)), -12, 12) / 3;
+  const leverage = Math.min(w * r, 1.5);
+  const slack = clamp(1 - r / y, -3, 1);
+  return [
+    clamp(logarithm(w) - typical / 3, -4, 4), Math.max(logarithm(w / g), -4), clamp(logarithm(y) + typical / 3, -4, 4),
+    leverage, slack, Math.asinh((root * leverage) / 2), Math.asinh((root * slack) / 2),
+  ];
 }
 
-// The inverse of a positive definite A (m, m): B'B with B = C^-1.
-function inverse(A, m) {
-  const C = cholesky(A, m);
-  const B = new Float64Array(m * m); // row by row, lower triangle
-  for (let i = 0; i < m; i++) {
-    B[i * m + i] = 1;
-    for (let k = 0; k < i; k++) {
-      const c = C[i * m + k];
-      for (let j = 0; j <= k; j++) B[i * m + j] -= c * B[k * m + j];
-    }
-    for (let j = 0; j <= i; j++) B[i * m + j] /= C[i * m + i];
+const NONE = new Array(7).fill(0); // the features of a kind of atom that is left out
+
+// What the network is told, from second moments S (m, m) of n signals, a number or (m, m): features of pairs (E, 24) and
+// of nodes (m, 8); the most likely weights of a pair's two atoms, what they see, and how much the pair stands out of the
+// noise, s; and the unit of S.
+function describe(S, n, m, pairs, kinds, nUpdates, report) {
+  const [i, j] = pairs;
+  const unit = mean(diagonalOf(S, m));
+  const nPair = typeof n === "number" ? new Float64Array(i.length).fill(n) : toVector(n, m, pairs);
+  const nNode = typeof n === "number" ? new Float64Array(m).fill(n) : diagonalOf(n, m);
+  const scaled = S.map((x) => x / unit);
+  const white = whiteSignal(atomsOf(scaled, m, pairs), mean(nPair), m, pairs) + 1e-10;
+  for (let k = 0; k < m; k++) scaled[k * m + k] += white;
+  const y = atomsOf(scaled, m, pairs);
+  const { w, r } = approximateMle(scaled, m, pairs, kinds, nUpdates, report);
+  const P = inverse(scaled, m);
+
+  // how sure the data are of each weight: over its standard error as an entry of an inverse covariance
+  const diagonal = diagonalOfAtoms(w, m, pairs);
+  const g = Float64Array.from(i, (a, e) => Math.sqrt(diagonal[a] * diagonal[j[e]]));
+  const z = g.map((size, e) => {
+    const v = w.difference[e] - w.sum[e];
+    return (Math.sqrt(nPair[e]) * v) / Math.hypot(size, v);
+  });
+  const s = z.map((x) => (x * x) / (x * x + 9));
+  const larger = w.difference.map((a, e) => Math.log(Math.max(a, w.sum[e]) + 1e-9));
+  const typical = total(larger.map((x, e) => s[e] * x)) / Math.max(total(s), 1e-9);
+
+  const x = new Float64Array(24 * i.length);
+  for (let e = 0; e < i.length; e++) {
+    const root = Math.sqrt(nPair[e]);
+    const [a, b] = [i[e], j[e]];
+    const partial = -P[a * m + b] / Math.sqrt(P[a * m + a] * P[b * m + b]);
+    const correlation = scaled[a * m + b] / Math.sqrt(y.ground[a] * y.ground[b]);
+    const difference = atomFeatures(w.difference[e], y.difference[e], r.difference[e], g[e], root, typical);
+    const sum = kinds.signed ? atomFeatures(w.sum[e], y.sum[e], r.sum[e], g[e], root, typical) : NONE;
+    const evidence = [z[e], root * partial].map(Math.asinh);
+    const size = [Math.log(nPair[e]) / 6, Math.log(m) / 4, Math.log(nPair[e] / m) / 4];
+    x.set([...difference, ...sum, ...evidence, partial, Math.asinh(root * correlation), correlation, ...size], 24 * e);
+    x[24 * e + 22] = kinds.signed;
+    x[24 * e + 23] = kinds.selfLoops;
   }
-  const inverted = new Float64Array(m * m);
+
+  const count = sumAtNodes(s, m, pairs);
+  const lost = kinds.signed || kinds.selfLoops ? 0 : 1 / m; // the constant vector
+  const nodes = new Float64Array(8 * m);
   for (let k = 0; k < m; k++) {
-    for (let i = 0; i <= k; i++) {
-      const b = B[k * m + i];
-      for (let j = 0; j <= i; j++) inverted[i * m + j] += b * B[k * m + j];
-    }
+    const seen = y.ground[k];
+    const slack = Math.sqrt(nNode[k] / 2) * clamp(1 - r.ground[k] / seen, -3, 1);
+    nodes.set(
+      [
+        clamp(Math.log(diagonal[k]) - typical, -9, 9) / 3, w.ground[k] / diagonal[k], Math.min(w.ground[k] * r.ground[k], 1.5),
+        kinds.selfLoops ? Math.asinh(slack) : 0, clamp(Math.log(seen * P[k * m + k]), 0, 12) / 3,
+        clamp(Math.log(seen * diagonal[k]), -3, 12) / 3, Math.log(count[k] + 0.1) / 2, 1 - lost - w.ground[k] * seen,
+      ],
+      8 * k,
+    );
   }
-  for (let i = 0; i < m; i++) for (let j = i + 1; j < m; j++) inverted[i * m + j] = inverted[j * m + i];
-  return inverted;
-}
-
-// The second moments X'X / n of rows X (n, m).
-function moments(X, n, m) {
-  const S = new Float64Array(m * m);
-  for (let row = 0; row < n; row++) {
-    for (let i = 0; i < m; i++) {
-      const x = X[row * m + i] / n;
-      for (let j = 0; j <= i; j++) S[i * m + j] += x * X[row * m + j];
-    }
-  }
-  for (let i = 0; i < m; i++) for (let j = i + 1; j < m; j++) S[i * m + j] = S[j * m + i];
-  return S;
-}
-
-const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
-const sigmoid = (x) => 1 / (1 + Math.exp(-x));
-const logSigmoid = (x) => Math.min(x, 0) - Math.log1p(Math.exp(-Math.abs(x)));
-const total = (x) => x.reduce((a, b) => a + b, 0);
-
-// --- likelihood ------------------------------------------------------------------------------------------------------
-
-// y + h / n, h the harmonic mean of the distances: one more signal, which is white.
-function addWhiteSignal(y, n) {
-  const positive = y.filter((x) => x > 0);
-  const h = positive.length / total(positive.map((x) => 1 / x));
-  return y.map((x) => x + h / n);
-}
-
-// Effective resistances of the graph w.
-function resistances(w, m, pairs) {
-  const A = new Float64Array(m * m).fill(1 / m);
-  sumAtNodes(w, m, pairs).forEach((d, k) => (A[k * m + k] += d));
-  w.forEach((x, e) => {
-    A[pairs[0][e] * m + pairs[1][e]] -= x;
-    A[pairs[1][e] * m + pairs[0][e]] -= x;
-  });
-  return differences(inverse(A, m), m, pairs);
-}
-
-// The inverse covariance of signals with distances y, off-diagonal entries where positive, else little.
-function clippedInverse(y, m, pairs) {
-  const mean = sumAtNodes(y, m, pairs).map((x) => x / m);
-  const all = total(mean) / m;
-  const S = new Float64Array(m * m);
-  for (let i = 0; i < m; i++) for (let j = 0; j < m; j++) S[i * m + j] = 0.5 * (mean[i] + mean[j] - all) + 1 / m;
-  y.forEach((x, e) => {
-    S[pairs[0][e] * m + pairs[1][e]] -= x / 2;
-    S[pairs[1][e] * m + pairs[0][e]] -= x / 2;
-  });
-  const P = inverse(S, m);
-  return y.map((x, e) => Math.max(1 / m - P[pairs[0][e] * m + pairs[1][e]], 0.01 / (m * x)));
-}
-
-// Weights near the most likely ones, and their resistances, after `nUpdates` of w <- w r / y.
-function approximateMle(y, m, pairs, nUpdates, report) {
-  const unit = y.slice().sort()[(y.length - 1) >> 1];
-  const scaled = y.map((x) => x / unit);
-  let w = clippedInverse(scaled, m, pairs);
-  let r = resistances(w, m, pairs);
-  for (let k = 0; k < nUpdates; k++) {
-    w = w.map((x, e) => (x * r[e]) / scaled[e]);
-    r = resistances(w, m, pairs);
-    report((k + 1) / nUpdates);
-  }
-  return [w.map((x) => x / unit), r.map((x) => x * unit)];
+  return { x, nodes, w, y, s, count, unit };
 }
 
 // --- network ---------------------------------------------------------------------------------------------------------
 
-// x W' + b for every row of x (rows, in): (rows, out).
+// x W' + b for every row of x (rows, width): (rows, out). Four outputs at once, so that each x is read a quarter as often.
 function linear({ weight, bias }, x) {
   const out = bias.length;
   const width = weight.length / out;
   const rows = x.length / width;
   const y = new Float64Array(rows * out);
   for (let row = 0; row < rows; row++) {
-    for (let o = 0; o < out; o++) {
+    const from = row * width;
+    let o = 0;
+    for (; o + 3 < out; o += 4) {
+      const w0 = o * width;
+      const w1 = w0 + width;
+      const w2 = w1 + width;
+      const w3 = w2 + width;
+      let [a, b, c, d] = [bias[o], bias[o + 1], bias[o + 2], bias[o + 3]];
+      for (let k = 0; k < width; k++) {
+        const value = x[from + k];
+        a += weight[w0 + k] * value;
+        b += weight[w1 + k] * value;
+        c += weight[w2 + k] * value;
+        d += weight[w3 + k] * value;
+      }
+      const to = row * out + o;
+      y[to] = a;
+      y[to + 1] = b;
+      y[to + 2] = c;
+      y[to + 3] = d;
+    }
+    for (; o < out; o++) {
       let sum = bias[o];
-      for (let k = 0; k < width; k++) sum += weight[o * width + k] * x[row * width + k];
+      for (let k = 0; k < width; k++) sum += weight[o * width + k] * x[from + k];
       y[row * out + o] = sum;
     }
   }
   return y;
 }
 
-const relu = (x) => x.map((value) => Math.max(0, value));
-const perceptron = (layers, x) => linear(layers[2], relu(linear(layers[0], x)));
-
-// Edges tell their nodes, nodes tell their edges and the graph: h (E, width) -> (E, width).
-function passMessages(round, h, a, d, m, pairs, width) {
-  const told = relu(linear(round.tell, h)).map((x, k) => x * a[Math.floor(k / width)]);
-  const node = sumAtNodes(told, m, pairs, width).map((x, k) => x / d[Math.floor(k / width)]);
-  const graph = Float64Array.from({ length: width }, (_, k) => {
-    let sum = 0;
-    for (let i = 0; i < m; i++) sum += node[i * width + k];
-    return sum / m;
-  });
-  const known = new Float64Array(m * (2 * width + 1));
-  for (let i = 0; i < m; i++) {
-    known.set(node.subarray(i * width, (i + 1) * width), i * (2 * width + 1));
-    known.set(graph, i * (2 * width + 1) + width);
-    known[i * (2 * width + 1) + 2 * width] = Math.log(d[i]);
-  }
-  const answer = linear(round.node, known);
-  const own = linear(round.own, h);
-  for (let e = 0; e < a.length; e++) {
-    const [from, i, j] = [e * width, pairs[0][e] * width, pairs[1][e] * width];
-    for (let k = 0; k < width; k++) own[from + k] += answer[i + k] + answer[j + k];
-  }
-  const change = linear(round.out, relu(own));
-  return h.map((x, k) => x + change[k]);
-}
-
-// w over its standard error as an entry of an inverse covariance.
-function standardScores(w, n, m, [i, j]) {
-  const d = sumAtNodes(w, m, [i, j]);
-  return w.map((x, e) => (x > 0 ? x / Math.sqrt((d[i[e]] * d[j[e]] + x * x) / n) : 0));
-}
-
-// Features of every edge, (E, 8), from unit-free w, y, ratio = r / y and z.
-function edgeFeatures(w, y, ratio, z, n) {
-  const root = Math.sqrt(n / 2);
-  const x = new Float64Array(8 * w.length);
-  for (let e = 0; e < w.length; e++) {
-    const leverage = Math.min(w[e] * y[e] * ratio[e], 2);
-    const slack = clamp(1 - ratio[e], -3, 1);
-    const size = [Math.log(w[e] + 1e-5) / 3, clamp(Math.log(y[e]), -5, 5) / 3, leverage, slack];
-    const evidence = [Math.asinh(root * leverage), Math.asinh(root * slack), Math.asinh(z[e]), Math.log(n) / 6];
-    x.set([...size, ...evidence], 8 * e);
-  }
+// In place.
+function relu(x) {
+  for (let k = 0; k < x.length; k++) if (x[k] < 0) x[k] = 0;
   return x;
 }
 
-// The factor that gives the graph the scale of the data, by Foster's theorem.
-function fosterScale(logit, wy, m, pairs) {
-  const alone = sumAtNodes(logit.map((x) => logSigmoid(-x)), m, pairs).map(Math.exp);
-  const rank = Math.max(m - 1 - total(alone), 1);
-  return rank / Math.max(total(logit.map((x, e) => sigmoid(x) * Math.min(wy[e], 2))), 1e-6);
+const perceptron = (layers, x) => linear(layers[2], relu(linear(layers[0], x)));
+
+// Pairs tell their nodes, nodes tell their pairs and the graph: h (E, width), in place.
+function passMessages(round, h, atNodes, s, count, pairs) {
+  const m = count.length;
+  const width = round.tell.bias.length;
+  const told = relu(linear(round.tell, h));
+  for (let e = 0, k = 0; e < s.length; e++) for (let c = 0; c < width; c++, k++) told[k] *= s[e];
+  const node = sumAtNodes(told, m, pairs, width);
+  const graph = new Float64Array(width);
+  for (let i = 0, k = 0; i < m; i++) {
+    for (let c = 0; c < width; c++, k++) {
+      node[k] /= count[i] + 0.1;
+      graph[c] += node[k] / m;
+    }
+  }
+  const known = new Float64Array(2 * width * m);
+  for (let i = 0; i < m; i++) {
+    known.set(node.subarray(i * width, (i + 1) * width), 2 * i * width);
+    known.set(graph, (2 * i + 1) * width);
+  }
+  const answer = linear(round.node, known).map((x, k) => x + atNodes[k]);
+  const own = linear(round.own, h);
+  for (let e = 0, k = 0; e < s.length; e++) {
+    const a = pairs[0][e] * width;
+    const b = pairs[1][e] * width;
+    for (let c = 0; c < width; c++, k++) own[k] += answer[a + c] + answer[b + c];
+  }
+  const change = linear(round.out, relu(own));
+  for (let k = 0; k < h.length; k++) h[k] += change[k];
 }
 
-// Probability and weight of every edge, each (E,), from second moments S (m, m) of n independent signals.
-function estimate(S, n, network, report = () => {}) {
-  const m = Math.round(Math.sqrt(S.length));
-  const pairs = allPairs(m);
-  const y = addWhiteSignal(differences(S, m, pairs).map((x) => Math.max(x, 0)), n);
-  const [w, r] = approximateMle(y, m, pairs, network.nUpdates, (share) => report(0.5 * share));
+// Probabilities of a positive and of a negative edge, each (E,), from their logits (E, 2); no edge has the logit 0.
+function probabilities(logit, signed) {
+  const positive = new Float64Array(logit.length / 2);
+  const negative = new Float64Array(positive.length);
+  for (let e = 0; e < positive.length; e++) {
+    const a = logit[2 * e];
+    const b = signed ? logit[2 * e + 1] : -30;
+    const most = Math.max(0, a, b);
+    const all = Math.exp(-most) + Math.exp(a - most) + Math.exp(b - most);
+    positive[e] = Math.exp(a - most) / all;
+    negative[e] = Math.exp(b - most) / all;
+  }
+  return { positive, negative };
+}
 
-  // what stands out of the noise, and the unit of w: its mean degree
-  const z = standardScores(w, n, m, pairs);
-  const signal = w.map((x, e) => (x * z[e] ** 2) / (z[e] ** 2 + 9));
-  const unit = (2 * total(signal)) / m;
-  const ratio = r.map((x, e) => x / y[e]);
-  const free = { w: w.map((x) => x / unit), y: y.map((x) => x * unit), a: signal.map((x) => x / unit) };
-  const d = sumAtNodes(free.a, m, pairs).map((x) => Math.max(x, 1e-9));
-  const width = network.embed.bias.length;
-  let h = linear(network.embed, edgeFeatures(free.w, free.y, ratio, z, n));
-  network.rounds.forEach((round, k) => {
-    h = passMessages(round, h, free.a, d, m, pairs, width);
-    report(0.5 + (0.4 * (k + 1)) / network.rounds.length);
+// Weights (E,): the most likely ones, drawn towards their mean, in the scale of the data, and corrected.
+function weigh(layers, h, { positive, negative }, { w, y, nodes }) {
+  const E = positive.length;
+  const p = positive.map((x, e) => x + negative[e]);
+  const logarithm = p.map((x, e) => {
+    const share = positive[e] / Math.max(x, 1e-12);
+    return Math.log(Math.max(share * w.difference[e] + (1 - share) * w.sum[e], 1e-9));
   });
-
-  // probability; weight as a multiple of the graph's typical one, then in the scale of the data
-  const logit = perceptron(network.edge, h);
-  const probability = logit.map(sigmoid);
-  const typical = total(probability.map((p, e) => p * free.a[e])) / Math.max(total(probability), 1e-6);
-  const known = new Float64Array(w.length * (width + 1));
-  for (let e = 0; e < w.length; e++) {
-    known.set(h.subarray(e * width, (e + 1) * width), e * (width + 1));
-    known[e * (width + 1) + width] = Math.log(Math.max(free.w[e] / typical, 1e-4));
+  const all = Math.max(total(p), 1e-6);
+  const middle = total(p.map((x, e) => x * logarithm[e])) / all;
+  const ratio = logarithm.map((x) => x - middle);
+  const spread = Math.sqrt(total(p.map((x, e) => x * ratio[e] ** 2)) / all + 1e-6);
+  const width = h.length / E;
+  const known = new Float64Array(E * (width + 3));
+  for (let e = 0; e < E; e++) {
+    const at = e * (width + 3);
+    known.set(h.subarray(e * width, (e + 1) * width), at);
+    const told = [clamp(ratio[e] / 3, -3, 3), ratio[e] / (spread + 0.1) / 3, Math.log(spread) / 3];
+    known.set(told.map((x) => clamp(x, -5, 5)), at + width);
   }
-  const weight = perceptron(network.size, known).map((x) => typical * Math.exp(clamp(x, -5, 5)));
-  const scale = fosterScale(logit, weight.map((x, e) => x * free.y[e]), m, pairs);
-  return { probability, weight: weight.map((x) => x * scale * unit) };
+  const answer = perceptron(layers, known); // how strongly to draw, and what to add
+  const weight = ratio.map((x, e) => Math.exp(clamp(middle + x / (1 + Math.exp(answer[2 * e] - 3)), -25, 25)));
+  // Foster: leverages add up to the rank, of which the ground has its part, and sums without an edge
+  let leverage = 0;
+  let rank = 0;
+  for (let k = 7; k < nodes.length; k += 8) rank += nodes[k];
+  for (let e = 0; e < E; e++) {
+    leverage += positive[e] * Math.min(weight[e] * y.difference[e], 2) + negative[e] * Math.min(weight[e] * y.sum[e], 2);
+    rank -= (1 - negative[e]) * w.sum[e] * y.sum[e];
+  }
+  const scale = clamp(Math.max(rank, 0.1) / Math.max(leverage, 1e-3), 0.05, 20);
+  return weight.map((x, e) => x * scale * Math.exp(clamp(0.3 * answer[2 * e + 1], -3, 3)));
 }
 
-// --- what GraphLearner does around it --------------------------------------------------------------------------------
-
-// Number of connected components of the graph with the edges `kept`, a list of indices.
-function countComponents(kept, m, [i, j]) {
-  const parent = Array.from({ length: m }, (_, k) => k);
-  const find = (k) => (parent[k] === k ? k : (parent[k] = find(parent[k])));
-  for (const e of kept) parent[find(i[e])] = find(j[e]);
-  return parent.filter((p, k) => p === k).length;
-}
-
-// The edges of at least `least` probability, with their most likely scale: {source, target, weight, probability}.
-function learn(S, n, network, least, report) {
+// {positive, negative, weight}, each (E,), from second moments S (m, m) of n signals, a number or (m, m).
+// kinds: {signed, selfLoops}
+function estimate(S, n, network, kinds, report = () => {}) {
   const m = Math.round(Math.sqrt(S.length));
   const pairs = allPairs(m);
-  const { probability, weight } = estimate(S, n, network, report);
-  const expected = weight.map((x, e) => x * probability[e]);
-  const most = expected.reduce((a, b) => Math.max(a, b), 0);
-  const kept = [...expected.keys()].filter((e) => expected[e] > 1e-6 * most && probability[e] >= least);
-  const y = differences(S, m, pairs);
-  const wy = total(kept.map((e) => expected[e] * y[e]));
-  const scale = wy > 0 ? (m - countComponents(kept, m, pairs)) / wy : 1;
-  return {
-    source: kept.map((e) => pairs[0][e]),
-    target: kept.map((e) => pairs[1][e]),
-    weight: kept.map((e) => expected[e] * scale),
-    probability: kept.map((e) => probability[e]),
-  };
-}
-
-// Second moments of the columns X (n, m), centred and, if wished, divided by their standard deviation.
-function centredMoments(X, n, m, standardise) {
-  const Z = Float64Array.from(X);
-  for (let j = 0; j < m; j++) {
-    let mean = 0;
-    for (let i = 0; i < n; i++) mean += X[i * m + j] / n;
-    let square = 0;
-    for (let i = 0; i < n; i++) square += (X[i * m + j] - mean) ** 2 / n;
-    const scale = standardise ? Math.sqrt(square) : 1;
-    for (let i = 0; i < n; i++) Z[i * m + j] = (X[i * m + j] - mean) / scale;
-  }
-  return moments(Z, n, m).map((x) => (x * n) / (n - 1)); // a mean that was estimated costs a sample
+  const known = describe(S, n, m, pairs, kinds, network.nUpdates, (share) => report(0.4 * share));
+  const atNodes = linear(network.nodes, known.nodes);
+  const h = linear(network.embed, known.x);
+  network.rounds.forEach((round, k) => {
+    passMessages(round, h, atNodes, known.s, known.count, pairs);
+    report(0.4 + (0.4 * (k + 1)) / network.rounds.length);
+  });
+  const found = probabilities(perceptron(network.edge, h), kinds.signed);
+  const weight = weigh(network.size, h, found, known);
+  return { ...found, weight: weight.map((x) => x / known.unit) };
 }

@@ -67,20 +67,22 @@ function distinguish(names) {
   });
 }
 
-// {name, values, problem} of one column; `first` is the number of the first row of values in the file.
+// {name, values, missing, problem} of one column; `first` is the number of the first row of values in the file.
 function readColumn(rows, k, name, separator, first) {
   const values = new Float64Array(rows.length);
-  let missing = 0;
-  let blank = 0;
   for (let i = 0; i < rows.length; i++) {
     const value = readNumber(rows[i][k], separator);
-    if (value === null) return { name, problem: `text in row ${first + i}, “${rows[i][k].trim().slice(0, 30)}”` };
-    if (Number.isNaN(value) && !missing++) blank = first + i;
+    if (value === null) {
+      return { name, missing: 0, problem: `text in row ${first + i}, “${rows[i][k].trim().slice(0, 30)}”` };
+    }
     values[i] = value;
   }
-  if (missing) return { name, problem: `${missing} missing value${missing > 1 ? "s" : ""}, the first in row ${blank}` };
-  if (values.every((x) => x === values[0])) return { name, problem: "the same value in all rows" };
-  return { name, values, problem: "" };
+  const known = values.filter((x) => !Number.isNaN(x));
+  const missing = values.length - known.length;
+  let problem = "";
+  if (known.length < MIN_ROWS) problem = `${known.length} values, and ${MIN_ROWS} are needed`;
+  else if (known.every((x) => x === known[0])) problem = "the same value in all rows";
+  return { name, values, missing, problem };
 }
 
 // {n, columns, separator, header, decimal}; an Error says what is wrong with the file as a whole.
@@ -105,7 +107,7 @@ function readTable(text) {
   if (usable < MIN_COLUMNS) {
     const worst = columns.find((column) => column.problem);
     const why = worst ? ` “${worst.name}”, for one, has ${worst.problem}.` : "";
-    throw new Error(`${usable} of ${width} columns can be used: at least ${MIN_COLUMNS} columns of numbers without gaps are needed.${why}`);
+    throw new Error(`${usable} of ${width} columns can be used: at least ${MIN_COLUMNS} columns of numbers that vary are needed.${why}`);
   }
   const decimal = separator !== "," && rows.some((row) => row.some((cell) => DECIMAL_COMMA.test(cell.trim()))) ? "," : ".";
   return { n: rows.length, columns, separator, header, decimal };

@@ -52,11 +52,20 @@
   TRIAL.examples.forEach((example) => examples.append(button(example.title, () => learnExample(example))));
   const message = element("div", { className: "message", hidden: true });
   message.setAttribute("role", "alert");
-  const columns = element("fieldset", { hidden: true });
+  const settings = element("fieldset", { hidden: true });
+  const box = (checked) => element("input", { type: "checkbox", checked });
+  const boxes = {
+    standardise: box(false),
+    signed: box(true),
+    selfLoops: box(true),
+    minProbability: element("input", { type: "number", min: 0, max: 1, step: 0.05, value: 0.5 }),
+  };
+  let begin = () => {}; // learn what was chosen
+  const go = button("Learn the graph", () => begin());
   const progress = element("progress", { max: 1, value: 0, hidden: true });
   progress.setAttribute("aria-label", "Progress");
   const result = element("div", { className: "result", hidden: true });
-  root.replaceChildren(drop, examples, message, columns, progress, result);
+  root.replaceChildren(drop, examples, message, settings, progress, result);
 
   function say(text, kind = "wrong") {
     message.hidden = !text;
@@ -66,7 +75,7 @@
 
   function clear() {
     say("");
-    columns.hidden = progress.hidden = result.hidden = true;
+    settings.hidden = progress.hidden = result.hidden = true;
   }
 
   listeners.failed = ({ message: text }) => {
@@ -110,20 +119,13 @@
   listeners.read = (table) => {
     const usable = table.names.map((_, k) => k).filter((k) => !table.problems[k]);
     const bad = table.names.map((_, k) => k).filter((k) => table.problems[k]);
+    const gaps = usable.filter((k) => table.gaps[k]);
     const boxes = new Map();
     const list = element("div", { className: "columns" });
     table.names.forEach((name, k) => {
       const box = element("input", { type: "checkbox", disabled: !!table.problems[k], checked: usable.indexOf(k) >= 0 && usable.indexOf(k) < MAX_NODES });
       if (!table.problems[k]) boxes.set(k, box);
-      list.append(element("label", {}, box, name, element("small", {}, table.problems[k])));
-    });
-    const standardise = element("input", { type: "checkbox", id: "try-standardise" });
-    const go = button("Learn the graph", () => {
-      const chosen = usable.filter((k) => boxes.get(k).checked);
-      const names = chosen.map((k) => table.names[k]);
-      task = { title: file, names, groups: null, python: python(table, chosen, standardise.checked) };
-      start();
-      ask("learn", { chosen, standardise: standardise.checked });
+      list.append(element("label", {}, box, name, element("small", {}, table.problems[k] || (table.gaps[k] ? `${table.gaps[k]} missing` : ""))));
     });
     const count = element("p", {});
     const check = () => {
@@ -138,24 +140,27 @@
     };
     list.addEventListener("change", check);
     check();
-    columns.replaceChildren(
-      element("legend", {}, `Columns of ${file}: the nodes of the graph`),
-      element("div", { className: "choices" }, button("All", () => tick(true)), button("None", () => tick(false)), count),
-      list,
-      element("label", {}, standardise, "Columns have different units: divide each by its standard deviation"),
-      element("div", { className: "choices" }, go),
-    );
-    columns.hidden = false;
+    const choices = element("div", { className: "choices" }, button("All", () => tick(true)), button("None", () => tick(false)), count);
+    prepare(`Columns of ${file}: the nodes of the graph`, { standardise: false }, [choices, list], () => {
+      const chosen = usable.filter((k) => boxes.get(k).checked);
+      const names = chosen.map((k) => table.names[k]);
+      start({ title: file, names, groups: null, python: python(table, chosen) });
+      ask("learn", { chosen, options: options() });
+    });
     const said = [];
     if (bad.length) {
       const some = bad.slice(0, 3).map((k) => `“${table.names[k]}” has ${table.problems[k]}`).join("; ");
       said.push(`${bad.length} of ${table.names.length} columns cannot be used: ${some}${bad.length > 3 ? "; and so on" : ""}.`);
     }
+    if (gaps.length) {
+      const missing = gaps.reduce((sum, k) => sum + table.gaps[k], 0);
+      said.push(`${missing} value${missing > 1 ? "s are" : " is"} missing: each pair of columns is judged by the rows that have both.`);
+    }
     if (usable.length > MAX_NODES) said.push(`The first ${MAX_NODES} of ${usable.length} columns are chosen, as many as this page takes.`);
     say(said.join(" "), "note");
   };
 
-  function python(table, chosen, standardise) {
+  function python(table, chosen) {
     const options = [JSON.stringify(file)];
     if (table.separator !== ",") options.push(`sep=${JSON.stringify(table.separator)}`);
     if (table.decimal !== ".") options.push(`decimal=${JSON.stringify(table.decimal)}`);
@@ -165,9 +170,49 @@
       "import pandas as pd",
       "from helpers import GraphLearner",
       `X = pd.read_csv(${options.join(", ")})${part}`,
-      `learner = GraphLearner(${standardise ? "standardise=True" : ""}).fit(X)`,
+      "learner = GraphLearner(OPTIONS).fit(X)",
       'learner.to_html("graph.html")',
     ];
+  }
+
+  // --- options -------------------------------------------------------------------------------------------------------
+
+  // A fieldset with what is to be learned, the options of GraphLearner and a button.
+  function prepare(legend, { standardise = false, standard = false }, parts, action) {
+    boxes.standardise.checked = standardise;
+    boxes.standardise.disabled = standard;
+    begin = action;
+    const row = (box, text) => element("label", {}, box, text);
+    settings.replaceChildren(
+      element("legend", {}, legend),
+      ...parts,
+      row(boxes.standardise, "Columns have different units: divide each by its standard deviation"),
+      row(boxes.signed, "Edges may be negative: columns that vary in opposite ways, given all others"),
+      row(boxes.selfLoops, "Columns may vary on their own, beside what they share with others"),
+      element("label", { className: "number" }, "Edges have a probability of at least", boxes.minProbability),
+      element("div", { className: "choices" }, go),
+    );
+    settings.hidden = false;
+  }
+
+  function options() {
+    const { standardise, signed, selfLoops, minProbability } = boxes;
+    return {
+      standardise: standardise.checked && !standardise.disabled,
+      signed: signed.checked,
+      selfLoops: selfLoops.checked,
+      minProbability: Math.min(Math.max(Number(minProbability.value) || 0, 0), 1),
+    };
+  }
+
+  // The options that are not GraphLearner's own, as arguments in Python.
+  function given({ standardise, signed, selfLoops, minProbability }) {
+    const named = [];
+    if (!signed) named.push("signed=False");
+    if (!selfLoops) named.push("self_loops=False");
+    if (minProbability !== 0.5) named.push(`min_probability=${minProbability}`);
+    if (standardise) named.push("standardise=True");
+    return named.join(", ");
   }
 
   // --- learning ------------------------------------------------------------------------------------------------------
@@ -175,7 +220,8 @@
   let task = null; // what is being learned: title, names, groups, python and perhaps note and truth
   let begun = 0;
 
-  function start() {
+  function start(what) {
+    task = { ...what, python: what.python.map((line) => line.replace("OPTIONS", given(options()))) };
     begun = performance.now();
     say("");
     result.hidden = true;
@@ -186,10 +232,14 @@
   function learnExample(example) {
     clear();
     file = "";
-    task = example;
-    start();
-    const { n, standardise } = example;
-    ask("learn", { n, standardise, X: example.X && decode(example.X), S: example.S && decode(example.S) });
+    go.disabled = false;
+    const { X, y, n } = example;
+    const data = { n, m: example.names.length, X: X && decode(X), y: y && decode(y) };
+    prepare(example.title, { ...example.options, standard: !!y }, [], () => {
+      start(example);
+      ask("learn", { ...data, options: options() });
+    });
+    begin();
   }
 
   function describe(edges) {
@@ -217,7 +267,9 @@
     const seconds = (performance.now() - begun) / 1000;
     const drawing = element("div");
     const duration = seconds < 0.1 ? "less than 0.1 s" : `${seconds.toFixed(1)} s`;
-    const found = `${edges.weight.length} edges between ${task.names.length} nodes, learned in ${duration} in this browser.`;
+    const negative = edges.weight.filter((w) => w < 0).length;
+    const signs = negative ? ` (${negative} negative)` : "";
+    const found = `${edges.weight.length} edges${signs} between ${task.names.length} nodes, learned in ${duration} in this browser.`;
     const notes = element("p", {}, task.note ? `${task.note} ${found}` : found);
     const code = task.python.join("\n");
     const copy = button("Copy", async () => {

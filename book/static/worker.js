@@ -1,22 +1,22 @@
 "use strict";
 
 // Beside the page: keeps the table that was read and the network, and answers. Tasks and answers:
-//   {task: "start", network}                   none
-//   {task: "read", text}                       {task: "read", n, names, problems, separator, header, decimal}
-//   {task: "learn", chosen, standardise}       {task: "progress", share} ... {task: "learned", edges}
-//   {task: "learn", X or S, n, standardise}    the same, for an example
-// or {task: "failed", message}. `id` comes back with every answer.
+//   {task: "start", network}                  none
+//   {task: "read", text}                      {task: "read", n, names, problems, gaps, separator, header, decimal}
+//   {task: "learn", chosen, options}          {task: "progress", share} ... {task: "learned", edges}
+//   {task: "learn", X or y, n, m, options}    the same, for an example: a table X (n, m), or distances y of standardised signals
+// or {task: "failed", message}. `id` comes back with every answer. options: {standardise, signed, selfLoops, minProbability}
 
-const LEAST = 0.5; // probability of the edges that are kept, as in GraphLearner
 let network = null;
 let table = null;
 
+// Parameters by name, "rounds.0.tell.weight", as objects within objects, in double precision.
 function unpack({ nUpdates, parameters }) {
   const made = { nUpdates };
   for (const [name, values] of Object.entries(parameters)) {
     const path = name.split(".");
     const last = path.pop();
-    path.reduce((inner, key) => (inner[key] ??= {}), made)[last] = values;
+    path.reduce((inner, key) => (inner[key] ??= {}), made)[last] = Float64Array.from(values);
   }
   made.rounds = Object.values(made.rounds);
   return made;
@@ -37,14 +37,14 @@ const TASKS = {
   read: ({ text }) => {
     table = readTable(text);
     const { n, columns, separator, header, decimal } = table;
-    const names = columns.map((column) => column.name);
-    return { n, names, problems: columns.map((column) => column.problem), separator, header, decimal };
+    const of = (key) => columns.map((column) => column[key]);
+    return { n, names: of("name"), problems: of("problem"), gaps: of("missing"), separator, header, decimal };
   },
-  learn: ({ chosen, X, S, n, standardise }, report) => {
-    const rows = chosen ? table.n : n;
-    const values = chosen ? gather(chosen) : X;
-    const moments = S ? Float64Array.from(S) : centredMoments(values, rows, values.length / rows, standardise);
-    return { edges: learn(moments, S ? n : rows - 1, network, LEAST, report) };
+  learn: ({ chosen, X, y, n, m, options }, report) => {
+    const seen = y
+      ? { S: correlations(Float64Array.from(y), m, allPairs(m)), n: n - 1 }
+      : tableMoments(X ?? gather(chosen), chosen?.length ?? m, options.standardise);
+    return { edges: learn(seen.S, seen.n, network, options, report) };
   },
 };
 const ANSWERS = { read: "read", learn: "learned" };

@@ -27,6 +27,7 @@ from ..graphs import all_pairs, count_nodes, differences, laplacian, spawn, to_m
 from ..solvers import Certificate, bounds_if, learn
 
 DENSE_NODES = 2_000  # up to so many nodes a matrix is inverted for the effective resistances on a list of edges
+NEGLIGIBLE = 1e-6  # of the largest weight: what is smaller counts as no edge
 PROBES_AT_ONCE = 16
 ENTRIES_AT_ONCE = 2**16  # of matrices that the interior-point method works on together
 
@@ -51,6 +52,28 @@ def likely_scale(w, y, rank):
     and y measures r without bias.
     """
     return rank / (w * y).sum(-1)
+
+
+def is_edge(w):
+    """Where weights (E,) of one graph are not negligible."""
+    return w > NEGLIGIBLE * w.max()
+
+
+def most_likely(w, y, edges, m):
+    """One graph w (E,) with its most likely scale, w'y = m - number of components, on all pairs, `edges` = None, or on
+    a list; a graph that does not tell (w'y = 0) stays."""
+    n_components = _components(w, all_pairs(m) if edges is None else edges, m).max() + 1
+    return w * likely_scale(w, y, m - n_components) if w @ y > 0 else w
+
+
+def laplacian_log_likelihood(L, y, sigma2):
+    """`log_likelihood`, from a Laplacian (m, m), and for two nodes, too."""
+    w = -to_vector(L)
+    if len(w) > 1:
+        return log_likelihood(w, y, sigma2=sigma2)
+    (edge,), (distance,) = w, y
+    precision = 2 * edge + sigma2  # of (x_0 - x_1) / sqrt(2), whose mean square is distance / 2
+    return (precision.log() - precision * distance / 2 - math.log(2 * math.pi)) / 2
 
 
 def unit_scale(y, w=None, n_nodes=None):

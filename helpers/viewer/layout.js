@@ -82,7 +82,7 @@ class ForceLayout {
       const j = this.target[e];
       const dx = x[j] + vx[j] - x[i] - vx[i];
       const dy = y[j] + vy[j] - y[i] - vy[i];
-      const distance = Math.hypot(dx, dy) || 1e-6;
+      const distance = Math.sqrt(dx * dx + dy * dy) || 1e-6;
       const force = (heat * this.stiffness[e] * (distance - length)) / distance;
       vx[j] -= force * dx * this.share[e];
       vy[j] -= force * dy * this.share[e];

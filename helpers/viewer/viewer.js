@@ -20,7 +20,10 @@ const showGraph = (() => {
   const LONGEST = 26; // characters of a name beside its node
   const CLICK = 4; // pixels that a pointer may move and still have clicked
   const NEAR = 14; // pixels from a node within which it is meant
-  const MOVING = 1000; // edges that are drawn while something moves; all of them once it rests
+  const MOVING = 3000; // edges that are drawn while something moves; all of them once it rests
+  const FADES = 10; // degrees of opacity
+  const WIDTHS = 12; // degrees of width
+  const LONGEST_PATH = 100; // edges that are drawn at once
 
   const element = (tag, properties = {}, ...children) => {
     const made = Object.assign(document.createElement(tag), properties);
@@ -50,9 +53,13 @@ const showGraph = (() => {
     // what the slider cuts: the probability or, without one, the weight relative to the largest
     const strength = graph.probability ?? size.map((w) => w / heaviest);
     const weakest = strength.reduce((a, b) => Math.min(a, b), 1);
-    const opacity = graph.probability
-      ? strength.map((p) => (weakest < 1 ? 0.15 + (0.85 * (p - weakest)) / (1 - weakest) : 1))
-      : strength.map(() => 0.85);
+    // Looks: sign, and some degrees of opacity and of width, in the order in which they are drawn, the surest last.
+    const fade = (e) => (graph.probability && weakest < 1 ? (strength[e] - weakest) / (1 - weakest) : 1);
+    const fades = edges.map((e) => Math.round(FADES * fade(e)) / FADES);
+    const widths = size.map((w) => Math.ceil((WIDTHS * w) / heaviest) / WIDTHS);
+    const opacity = fades.map((f) => (graph.probability ? 0.15 + 0.85 * f : 0.85));
+    const look = edges.map((e) => 2 * (FADES * fades[e] * (WIDTHS + 1) + WIDTHS * widths[e]) + (graph.weight[e] < 0 ? 1 : 0));
+    const byStyle = (a, b) => look[a] - look[b];
     const incident = graph.names.map(() => []);
     for (const e of edges) {
       incident[graph.source[e]].push(e);
@@ -109,6 +116,7 @@ const showGraph = (() => {
     const reading = element("output");
     const search = element("input", { type: "search", placeholder: "name of a node", autocomplete: "off" });
     search.spellcheck = false;
+    const key = element("ul", { className: "legend" });
     const list = element("div", { className: "list" });
     list.setAttribute("aria-live", "polite");
     const panel = element(
@@ -123,7 +131,7 @@ const showGraph = (() => {
         element("span", {}, graph.probability ? "Probability at least " : "Weight, of the largest, at least ", reading),
         slider,
       ),
-      key(),
+      key,
       element("label", {}, element("span", {}, "Find"), search),
       list,
       element(
@@ -136,17 +144,29 @@ const showGraph = (() => {
     root.classList.add("explorer");
     root.replaceChildren(stage, panel);
 
-    function key() {
+    // What colours, widths and fading mean, in the graph or in the matrix.
+    function keyRows() {
       const line = (style, text) => {
         const swatch = element("i", { className: "line" });
         swatch.style.cssText = style;
         return element("li", {}, swatch, text);
       };
-      const rows = edges.length ? [line(`height: 4px; background: ${POSITIVE}`, `weight ${number(heaviest)}, the largest`)] : [];
-      if (signed) rows.push(line(`height: 3px; background: ${NEGATIVE}`, "negative weight"));
-      if (graph.probability && edges.length) {
-        const fade = `linear-gradient(to right, ${POSITIVE}26, ${POSITIVE})`;
-        rows.push(line(`height: 3px; background: ${fade}`, `probability ${slider.min} % to 100 %`));
+      const most = number(heaviest);
+      const rows = [];
+      if (edges.length && mode === "graph") {
+        rows.push(line(`height: 4px; background: ${POSITIVE}`, signed ? "positive weight" : "edge"));
+        if (signed) rows.push(line(`height: 4px; background: ${NEGATIVE}`, "negative weight"));
+        const wedge = "height: 6px; border-radius: 0; clip-path: polygon(0 45%, 100% 0, 100% 100%, 0 55%)";
+        rows.push(line(`${wedge}; background: #566070`, `width: size of the weight, up to ${most}`));
+        if (graph.probability) {
+          const gradient = "linear-gradient(to right, #56607026, #566070)";
+          rows.push(line(`height: 4px; background: ${gradient}`, `probability ${slider.min} % to 100 %`));
+        }
+      } else if (edges.length) {
+        const ends = `${signed ? `${NEGATIVE}, ` : ""}#ffffff, ${POSITIVE}`;
+        const text = signed ? `weight −${most} to ${most}, white is 0` : `weight 0 to ${most}`;
+        rows.push(line(`width: 56px; height: 10px; background: linear-gradient(to right, ${ends})`, text));
+        if (graph.probability) rows.push(element("li", { className: "remark" }, "paler where it is less probable"));
       }
       if (graph.group) {
         graph.groups.forEach((name, g) => {
@@ -155,7 +175,7 @@ const showGraph = (() => {
           rows.push(element("li", {}, swatch, name));
         });
       }
-      return element("ul", { className: "legend" }, ...rows);
+      return rows;
     }
 
     // --- view: screen = k world + (x, y) -----------------------------------------------------------------------------
@@ -267,33 +287,43 @@ const showGraph = (() => {
     const room = () => clamp(Math.sqrt((width() * height()) / n / 7000), 0.6, 1.25); // less where nodes are many
     let scale = 1; // growth x room, of this frame
     const radius = (i) => scale * (4 + 4 * Math.sqrt(degree[i] / largest));
-    const thickness = (e) => scale * (0.6 + (3.6 * size[e]) / heaviest);
+    const thickness = (e) => scale * (0.6 + 3.6 * widths[e]);
 
     function drawGraph(target) {
       scale = growth() * room();
       const focus = hovered >= 0 ? hovered : chosen;
       const close = new Set([focus]);
-      for (const e of moving ? shown.slice(-MOVING) : shown) drawEdge(target, e, focus < 0 ? 1 : 0.12);
-      for (const e of focus < 0 ? [] : neighbouring(focus)) {
-        close.add(other(e, focus));
-        drawEdge(target, e, 1);
-      }
+      drawEdges(target, moving ? shown.slice(-MOVING) : shown, focus < 0 ? 1 : 0.12);
+      const near = focus < 0 ? [] : neighbouring(focus).sort(byStyle);
+      for (const e of near) close.add(other(e, focus));
+      drawEdges(target, near, 1);
       for (let i = 0; i < n; i++) drawNode(target, i, focus < 0 || close.has(i) ? 1 : 0.3);
       target.globalAlpha = 1;
       drawNames(target, focus < 0 ? [] : [...close], focus);
     }
 
-    function drawEdge(target, e, alpha) {
+    // Edges of one look, of which there are few, are one path: thousands of strokes would not move smoothly. `some` are in
+    // the order of their looks.
+    function drawEdges(target, some, alpha) {
       const { k, x, y } = views.graph;
-      const i = graph.source[e];
-      const j = graph.target[e];
-      target.globalAlpha = alpha * opacity[e];
-      target.strokeStyle = paint(e);
-      target.lineWidth = thickness(e);
-      target.beginPath();
-      target.moveTo(k * layout.x[i] + x, k * layout.y[i] + y);
-      target.lineTo(k * layout.x[j] + x, k * layout.y[j] + y);
-      target.stroke();
+      let last = -1;
+      let count = 0;
+      for (const e of some) {
+        if (look[e] !== last || ++count > LONGEST_PATH) {
+          if (last >= 0) target.stroke();
+          last = look[e];
+          count = 0;
+          target.globalAlpha = alpha * opacity[e];
+          target.strokeStyle = paint(e);
+          target.lineWidth = thickness(e);
+          target.beginPath();
+        }
+        const i = graph.source[e];
+        const j = graph.target[e];
+        target.moveTo(k * layout.x[i] + x, k * layout.y[i] + y);
+        target.lineTo(k * layout.x[j] + x, k * layout.y[j] + y);
+      }
+      if (last >= 0) target.stroke();
     }
 
     function drawNode(target, i, alpha) {
@@ -608,6 +638,7 @@ const showGraph = (() => {
       mode = name;
       hovered = -1;
       for (const [key, made] of Object.entries(modes)) made.setAttribute("aria-pressed", key === name);
+      key.replaceChildren(...keyRows());
       if (!touched[name]) fit();
       say();
       draw();
@@ -617,7 +648,7 @@ const showGraph = (() => {
     function cut() {
       threshold = Number(slider.value) / 100;
       shown = edges.filter((e) => strength[e] >= threshold);
-      shown.sort((a, b) => opacity[a] - opacity[b]); // the surest are drawn last
+      shown.sort(byStyle);
       stale = true;
       reading.textContent = percent(threshold);
       slider.setAttribute("aria-valuetext", percent(threshold));
@@ -721,21 +752,24 @@ const showGraph = (() => {
       const target = made.getContext("2d");
       target.scale(scale, scale);
       drawOn(target);
-      if (mode === "graph" && graph.group) drawKey(target);
+      if (mode === "graph") drawKey(target);
       made.toBlob((blob) => offer(`${slug(graph.title)}.png`, blob));
     }
 
+    // Signs and groups, in the corner of a picture.
     function drawKey(target) {
+      const rows = signed ? [[POSITIVE, "positive weight"], [NEGATIVE, "negative weight"]] : [];
       target.textAlign = "left";
       target.textBaseline = "middle";
-      graph.groups.forEach((name, g) => {
-        const y = 16 + 18 * g;
-        target.fillStyle = GROUPS[g % GROUPS.length];
+      [...rows, ...(graph.groups ?? []).map((name, g) => [GROUPS[g % GROUPS.length], name])].forEach(([shade, text], row) => {
+        const y = 16 + 18 * row;
+        target.fillStyle = shade;
         target.beginPath();
-        target.arc(16, y, 5, 0, 7);
+        if (row < rows.length) target.rect(8, y - 2, 16, 4);
+        else target.arc(16, y, 5, 0, 7);
         target.fill();
         target.fillStyle = INK;
-        target.fillText(shorten(name), 28, y);
+        target.fillText(shorten(text), 28, y);
       });
     }
 

@@ -1,0 +1,158 @@
+"""Reasons to distrust a graph, seen in the data: each a sentence that says what to do, or None.
+
+`GraphLearner` warns of them and keeps them in `doubts_`. Data that follow the model should hardly ever raise one.
+"""
+
+import math
+
+import numpy as np
+from scipy import stats
+
+from .broad_law import LAW
+from .moments import MIN_VALUES, add_white_signal, autocorrelations, effective_share, fill_constant
+
+NODES = (3, 200)  # what the broad network was trained on
+SAMPLES = LAW["n_signals"]
+DENSITY = 0.9  # edges per pair of nodes, of graphs that have
+MIN_DENSE = 10  # nodes
+UNITS = 100  # between the largest and the smallest standard deviation
+ALIKE = 1e-4  # share of its variance that a copy of another column has for itself
+NEGATIVE = -0.2  # partial correlation
+WORTH = 0.8  # independent samples per row, below which it matters
+N_NAMED = 3
+
+
+def of_columns(y, edges, deviations, n_signals, names, *, scaled):
+    """Different units, unless they were `scaled`, columns that never vary, and copies; y (E,), edges (2, E)."""
+    if not scaled:
+        yield of_units(deviations, names)
+        yield of_constant_columns(deviations, names)
+    yield of_copies(y, deviations, edges, n_signals, names)
+
+
+def of_units(deviations, names):
+    """Columns in different units; standard deviations (m,) before any scaling.
+
+    A single column may vary so much more than others because it has hardly any neighbours; several do not.
+    """
+    positive = deviations > 0
+    found = deviations[positive]
+    low, high = np.quantile(found, [0.1, 0.9])
+    ratio = found.max() / found.min()
+    if not (ratio > UNITS**1.5 or (ratio > UNITS and high > UNITS**0.5 * low)):
+        return None
+    least, most = names[positive][[found.argmin(), found.argmax()]].tolist()
+    return (
+        f"standard deviations of the columns differ {ratio:.2g}-fold, from {least!r} to {most!r}, as if they had "
+        "different units: try standardise=True"
+    )
+
+
+def of_constant_columns(deviations, names):
+    constant = [repr(name) for name in names[deviations == 0].tolist()]
+    if not constant:
+        return None
+    return f"{_several(constant, 'column')} never varied: nothing is known of their edges; drop such columns"
+
+
+def of_copies(y, deviations, edges, n_signals, names):
+    """Columns that nearly are copies, up to sign, by the distances y (E,) of the pairs `edges` (2, E)."""
+    a, b = deviations[np.asarray(edges)]
+    varied = (a > 0) & (b > 0)
+    product = np.where(varied, a * b, 1)
+    gap = np.where(varied, (y - (a - b) ** 2) / product, 1).clip(0, 4)  # 2 (1 - r)
+    unexplained = gap * (1 - gap / 4)  # 1 - r^2
+    m = len(deviations)
+    by_chance = m * (m - 1) / 2 * stats.beta.cdf(unexplained, max(n_signals - 1, 0.01) / 2, 0.5)  # among all pairs
+    alike = np.flatnonzero((unexplained <= ALIKE * (np.median(unexplained) or 1)) & (by_chance < 0.001))
+    if not len(alike):
+        return None
+    pairs = [f"{a!r} and {b!r}" for a, b in names[np.asarray(edges)[:, alike].T].tolist()]
+    return (
+        f"{_several(pairs, 'pair')} of columns are (nearly) copies of each other: their edge says nothing of the other "
+        "columns, and which of the two has the other edges is chance; keep one of each"
+    )
+
+
+def of_negative_correlations(S, n_signals, names):
+    """Strong negative partial correlations in second moments S (m, m), where the model has none."""
+    m = len(S)
+    freedom = n_signals - m
+    if m < 3 or freedom < 10:
+        return None
+    K = np.linalg.inv(add_white_signal(fill_constant(S, n_signals), n_signals))
+    d = np.sqrt(np.diag(K))
+    i, j = np.triu_indices(m, 1)
+    r = -(K / np.outer(d, d))[i, j]
+    noise = (math.sqrt(2 * math.log(len(r))) + 2) / math.sqrt(freedom)
+    strong = r < min(NEGATIVE, -noise)
+    if not strong.any():
+        return None
+    worst = r.argmin()
+    a, b = names[[i[worst], j[worst]]].tolist()
+    return (
+        f"{strong.sum()} of {len(r)} partial correlations are clearly negative, that of {a!r} and {b!r} about "
+        f"{r[worst]:.2f}, and this model has positive ones only: take method='equivariant', prior='broad', signed=True"
+    )
+
+
+def of_time(Z):
+    """Rows that follow each other in time; Z (n, m)."""
+    rho = autocorrelations(Z[:, :: max(1, Z.shape[1] // 500)])[0]
+    if not np.sqrt((rho**2).mean()) > 3 / math.sqrt(len(Z)):
+        return None
+    share = effective_share(Z)
+    if share > WORTH:
+        return None
+    return (
+        f"rows resemble the rows before them, as in a time series: {len(Z):,} rows are worth about "
+        f"{share * len(Z):,.0f} independent ones, and probabilities are too sure. Set n_independent='auto', or to a "
+        "number; if the order of the rows means nothing, n_independent=n_samples silences this"
+    )
+
+
+def of_size(probability, n_signals):
+    """Numbers of nodes, of samples or of edges that the network hardly ever saw; probability (m, m)."""
+    m = probability.shape[0]
+    for name, value, (low, high) in (("nodes", m, NODES), ("independent samples", n_signals, SAMPLES)):
+        if not low <= value <= high:
+            yield (
+                f"{value:,.4g} {name} are outside of {low} to {high:,}, which the network was trained on: check the "
+                "graph on data that you know, or compare with method='mle'"
+            )
+    n_pairs = m * (m - 1) // 2
+    n_edges = probability.sum() / 2  # as many as are expected
+    if m >= MIN_DENSE and n_edges > DENSITY * n_pairs:
+        yield (
+            f"{n_edges:,.0f} of {n_pairs:,} pairs are edges, more than in the graphs that the network was trained on: "
+            "look for a cause that all columns share and subtract it, or raise min_probability"
+        )
+
+
+def of_repair(clipped):
+    """Moments that no table has; `clipped` is the depth of the most negative eigenvalue of the correlations."""
+    if clipped < 0.01:
+        return None
+    return (
+        f"correlations put together pair by pair contradict each other (smallest eigenvalue {-clipped:.2g}); the "
+        "nearest possible ones were taken. With many gaps, drop the columns that have most of them"
+    )
+
+
+def of_gaps(counts, names):
+    """Pairs of columns that hardly any row has both of; counts (m, m)."""
+    least = min(MIN_VALUES, counts.max())
+    i, j = np.nonzero(np.triu(counts < least, 1))
+    if not len(i):
+        return None
+    pairs = [f"{a!r} and {b!r}" for a, b in zip(names[i].tolist(), names[j].tolist())]
+    return (
+        f"{_several(pairs, 'pair')} of columns share fewer than {least:.0f} rows: their probability is a guess "
+        "from the other columns; drop a column or find rows that have both"
+    )
+
+
+def _several(texts, noun):
+    """ "5 columns ('a', 'b', 'c', ...)"."""
+    named = ", ".join([*texts[:N_NAMED], *(["..."] if len(texts) > N_NAMED else [])])
+    return f"{len(texts):,} {noun}{'s' if len(texts) > 1 else ''} ({named})"

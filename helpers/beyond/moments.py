@@ -1,0 +1,310 @@
+"""From a table to second moments: centring, scaling, missing values, outliers, samples that follow each other in time.
+
+X (n_samples, m) may contain NaN. What a table says of each pair of columns is one correlation, over the rows that have
+both, and the number of these rows. Correlations put together pair by pair need not be those of any one table: negative
+eigenvalues are clipped. NumPy, float64.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from sklearn.utils import check_array
+
+from ..graphs import all_pairs
+from ..signals import CUT, pair_distances, root_mean_square
+from .candidates import candidate_edges
+
+MIN_VALUES = 3  # of a column with gaps, and of a pair of columns: two points always lie on a line
+MIN_LAGS = 3
+WINDOW = 3  # lags are summed up to so many times the time within which samples forget
+MAX_SERIES = 500  # columns among which pairs are averaged, and
+MAX_VALUES = 2**24  # values that are transformed at once
+MAX_SPREAD = 1e70  # between the variances of two columns
+COPY = 1e-9  # share of a variance that another column leaves unexplained: below, rounding is all there is
+
+
+class Moments(NamedTuple):
+    """Second moments of a table, its number of rows per pair, and what it took to get there.
+
+    matrix : S (m, m), positive semidefinite
+    counts : (m, m), rows that have both columns of a pair
+    clipped : the most negative eigenvalue that the correlations had, as a positive number; 0 if there was none
+    """
+
+    matrix: np.ndarray
+    counts: np.ndarray
+    clipped: float = 0.0
+
+
+# --- centre and scale -------------------------------------------------------------------------------------------------
+
+
+def location_and_scale(X, names, *, centre, standardise, robust):
+    """What the columns of X are centred on and divided by, each (m,)."""
+    gaps = np.isnan(X).any()
+    median, mean = (np.nanmedian, np.nanmean) if gaps else (np.median, np.mean)
+    middle = median if robust else mean
+    location = middle(X, 0) if centre else np.zeros(X.shape[1])
+    scale = np.ones(X.shape[1])
+    if standardise:
+        sizes = np.nanmax(np.abs(X - location), 0)
+        size = np.where(
+            (sizes > 0) & (sizes < 1e-100 * sizes.max()), sizes, sizes.max() or 1.0
+        )  # squares stay in range
+        scale = size * root_mean_square((X - location) / size, robust=robust)
+        check_scale(scale, names)
+    if robust and centre:  # again without what rows have in common, which blurs medians, not differences
+        Z = (X - location) / scale
+        location = location + scale * median(Z - median(Z, 1, keepdims=True), 0)
+    return location, scale
+
+
+def check_scale(scale, names):
+    """ValueError with the names of columns that have no scale (m,) to divide by."""
+    if not scale.all():
+        constant = names[scale == 0][:5].tolist()
+        raise ValueError(f"X has constant columns, {constant}: drop them, or do not standardise")
+
+
+def check_spread(variances, names):
+    """ValueError if columns are of so different units that their products are out of range; variances (m,)."""
+    positive = variances > 0
+    found = variances[positive]
+    if found.max() > MAX_SPREAD * found.min():
+        least, most = names[positive][[found.argmin(), found.argmax()]].tolist()
+        ratio = math.sqrt(found.max()) / math.sqrt(found.min())
+        raise ValueError(f"column {most!r} of X varies {ratio:.0e} times as much as {least!r}: set standardise=True")
+
+
+def bring_to_one_size(Z):
+    """Rows of Z (n, m) divided by their robust size, in units of the median one; a row of one value stays."""
+    median = np.nanmedian if np.isnan(Z).any() else np.median
+    size = root_mean_square((Z - median(Z, 1, keepdims=True)).T, robust=True)
+    if size.any():
+        size = np.divide(np.median(size[size > 0]), size, where=size > 0, out=np.ones_like(size))
+        Z = Z * size[:, None]
+    return Z
+
+
+def drop_empty_rows(X, names):
+    """X without rows that are NaN throughout; ValueError with the names of columns that have too few values."""
+    missing = np.isnan(X)
+    few = missing.any(0) & ((~missing).sum(0) < MIN_VALUES)
+    if few.any():
+        raise ValueError(
+            f"X has columns with fewer than {MIN_VALUES} values, {names[few][:5].tolist()}: drop these columns"
+        )
+    return X[~missing.all(1)]
+
+
+# --- second moments ---------------------------------------------------------------------------------------------------
+
+
+def second_moments(Z, *, robust=False, ddof=0):
+    """Moments of signals Z (n, m), already centred; ddof = 1 if their means were estimated.
+
+    Without gaps and robustness S = Z'Z / (n - ddof). Otherwise S_ij = r_ij d_i d_j, correlations r over the rows that
+    have both, which are 0 where there are too few, and standard deviations d. Even then, what all columns have in
+    common cancels from differences.
+    """
+    known = (~np.isnan(Z)).astype(np.float64)
+    counts = known.T @ known
+    if not robust and known.all():
+        return Moments(Z.T @ Z / max(len(Z) - ddof, 1), counts)
+    often = counts >= min(MIN_VALUES, len(Z))
+    d = root_mean_square(Z, robust=robust)
+    if not known.all():
+        d = _reconcile(np.nan_to_num(np.clip(Z, -CUT * d, CUT * d) if robust else Z), known, d, often)
+    R = _robust_correlations(Z, d, often) if robust else _pairwise_correlations(np.nan_to_num(Z), known) * often
+    np.fill_diagonal(R, 1)
+    R, clipped = clip_eigenvalues(R)
+    n = np.diag(counts)
+    d = d * np.sqrt(n / np.maximum(n - ddof, 1))
+    return Moments(R * np.outer(d, d), counts, clipped)
+
+
+def _reconcile(Z, known, d, often):
+    """Standard deviations d (m,) whose ratios are those over common rows: log d_i - log d_j, a mean over all j.
+
+    Two columns that share a large part have nearly equal deviations over common rows, but not over different ones.
+    """
+    varied = d > 0
+    log = np.log(np.where(varied, d, 1))
+    squares = (Z * Z).T @ known  # of column i, over the rows that have j
+    usable = often & (squares > 0) & (squares.T > 0)
+    ratio = np.where(usable, np.log(np.where(usable, squares / squares.T.clip(1e-300), 1)) / 2, log[:, None] - log)
+    return np.where(varied, np.exp(ratio[:, varied].mean(1) + log[varied].mean()), 0)
+
+
+def _pairwise_correlations(Z, known):
+    """Correlations about 0 over the rows that have both columns: Z (n, m) with zeros for what is not known."""
+    squares = (Z * Z).T @ known  # of column i, over the rows that have j
+    size = np.sqrt(squares * squares.T)
+    return np.divide(Z.T @ Z, size, where=size > 0, out=np.zeros_like(size))
+
+
+def _robust_correlations(Z, deviations, often):
+    """(s - d) / (s + d), s and d the clipped mean squares of x_i + x_j and x_i - x_j, in units of each column.
+
+    Of the pairs that are known `often` (m, m) enough; 0 for the others.
+    """
+    m = Z.shape[1]
+    Z = np.divide(Z, deviations, where=deviations > 0, out=np.zeros_like(Z))
+    edges = np.stack(np.nonzero(np.triu(often, 1)))
+    d = pair_distances(Z, edges, robust=True).numpy()
+    s = pair_sums(Z, edges, robust=True).numpy()
+    R = np.zeros((m, m))
+    R[tuple(edges)] = np.divide(s - d, s + d, where=s + d > 0, out=np.zeros_like(s))
+    return R + R.T
+
+
+def pair_sums(Z, edges, *, robust=False):
+    """Mean squares of x_i + x_j: `pair_distances` of the signed double cover [Z, -Z], (2, E) -> (E,)."""
+    i, j = np.asarray(edges)
+    return pair_distances(np.hstack([Z, -Z]), np.stack([i, j + Z.shape[1]]), robust=robust)
+
+
+def signed_candidate_edges(Z, n_candidates, *, seed=0):
+    """`candidate_edges` where edges may be negative: each node with its nearest in difference or in sum.
+
+    A column at |x_i + x_j| is the mirror image of one at |x_i - x_j|: both are found among the columns of [Z, -Z]. If Z
+    is standardised, nearest means of the largest absolute correlation. Z (n, m) -> edges (2, E), y (E,).
+    """
+    m = Z.shape[1]
+    if n_candidates < m - 1:
+        i, j = candidate_edges(np.hstack([Z, -Z]), n_candidates, seed=seed)[0] % m
+        low, high = torch.minimum(i, j), torch.maximum(i, j)
+        keys = torch.unique((low * m + high)[low != high])
+        edges = torch.stack([keys // m, keys % m])
+    else:
+        edges = all_pairs(m)
+    return edges, pair_distances(Z, edges)
+
+
+def column_variances(Z, n_signals, *, robust=False):
+    """Mean squares of the columns of Z (n, m), positive as in `fill_constant`: (m,)."""
+    variances = root_mean_square(Z, robust=robust) ** 2
+    constant = variances <= 0
+    return np.where(constant, np.median(variances[~constant]) / n_signals, variances)
+
+
+def clip_eigenvalues(R):
+    """The positive semidefinite matrix nearest to R (m, m), with R's diagonal again; and the depth that was clipped.
+
+    A correlation matrix that is positive semidefinite but for rounding comes back as it is, with a depth of 0.
+    """
+    values, vectors = np.linalg.eigh(R)
+    if values[0] >= -1e-10 * values[-1]:
+        return R, 0.0
+    nearest = (vectors * values.clip(0)) @ vectors.T
+    d = np.sqrt(np.diag(R) / np.diag(nearest))
+    return nearest * np.outer(d, d), float(-values[0])
+
+
+def repair(S):
+    """`clip_eigenvalues` of second moments of any units: (m, m) -> (m, m) and the depth."""
+    d = np.sqrt(np.diag(S))
+    d = np.where(d > 0, d, 1)
+    R, clipped = clip_eigenvalues(S / np.outer(d, d))
+    return R * np.outer(d, d), clipped
+
+
+def check_moments(S, n_samples):
+    """S (m, m) as an array of float64 and n_samples as (m, m), or ValueError."""
+    S = check_array(S, dtype=np.float64, ensure_min_samples=2, ensure_min_features=2, input_name="S")
+    shape = (len(S), len(S))
+    if S.shape != shape or not np.allclose(S, S.T, rtol=1e-6, atol=0) or (np.diag(S) < 0).any():
+        raise ValueError(f"S has shape {S.shape}: a symmetric matrix with variances on its diagonal is needed")
+    if not S.any():
+        raise ValueError("S is zero: signals that do not vary say nothing about a graph")
+    counts = np.broadcast_to(np.asarray(n_samples, dtype=np.float64), shape)
+    if not ((counts >= 1) & np.isfinite(counts)).all():
+        raise ValueError(f"n_samples={n_samples!r}: finite numbers of rows, at least 1, are needed")
+    return (S + S.T) / 2, counts
+
+
+def fill_constant(S, n_signals):
+    """S (m, m) in which a column that never varies has the N-th part of the median variance."""
+    variances = np.diag(S)
+    constant = variances <= 0
+    return S + np.diag(constant * np.median(variances[~constant]) / n_signals)
+
+
+def add_white_signal(S, n_signals):
+    """S (m, m) as if each column had a little noise of its own: positive definite, with the variances of S.
+
+    As much as one signal among N has of what the most similar column does not explain: column i gets c_i / N, c_i the
+    least S_ii - S_ij^2 / S_jj. So neither a large part that all columns share, nor one heavy edge, nor other units make
+    a difference. Copies of a column do not count. All variances are positive, see `fill_constant`.
+    """
+    variances = np.diag(S)
+    R = S / np.sqrt(np.outer(variances, variances))
+    unexplained = 1 - R**2
+    share = np.where(unexplained > COPY, unexplained, 1).min(1)
+    d = np.sqrt(1 + share / n_signals)
+    R = R / np.outer(d, d)
+    np.fill_diagonal(R, 1)
+    return R * np.sqrt(np.outer(variances, variances))
+
+
+def mean_log_likelihood(Z, K, *, robust=False):
+    """Mean log-density of the rows of Z (n, m) under N(0, K^-1); rows with gaps by the values that they have."""
+    known = ~np.isnan(Z)
+    if robust or known.all():
+        S = second_moments(Z, robust=robust).matrix
+        m = len(K)
+        return float(np.linalg.slogdet(K)[1] - (S * K).sum() - m * math.log(2 * math.pi)) / 2
+    Sigma = np.linalg.inv(K)
+    patterns, which = np.unique(known, axis=0, return_inverse=True)
+    total = 0.0
+    for k, on in enumerate(patterns):
+        if on.any():
+            rows = Z[which.ravel() == k][:, on]
+            total += len(rows) * mean_log_likelihood(rows, np.linalg.inv(Sigma[np.ix_(on, on)]))
+    return total / len(Z)
+
+
+# --- samples that follow each other in time ---------------------------------------------------------------------------
+
+
+def autocorrelations(Z):
+    """Autocorrelations of the columns of Z (n, m), about their means, at the lags 1, ..., n - 1: (n - 1, m), by FFT.
+
+    Products over a gap are left out. Divided by n, not by n - k, so that long lags do not wander.
+    """
+    n = len(Z)
+    known = ~np.isnan(Z)
+    Z = Z - np.nanmean(Z, 0)
+    products = _lagged_products(np.nan_to_num(Z))
+    if not known.all():
+        pairs = np.maximum(_lagged_products(known.astype(np.float64)), 0.5)
+        products = products / pairs * (n - np.arange(n))[:, None]
+    return np.divide(products[1:], products[0], where=products[0] > 0, out=np.zeros_like(products[1:]))
+
+
+def _lagged_products(Z):
+    """sum_t z_t z_(t+k) for k = 0, ..., n - 1: (n, m) -> (n, m)."""
+    n = len(Z)
+    spectrum = np.fft.rfft(Z, 2 * n, axis=0)
+    return np.fft.irfft(np.abs(spectrum) ** 2, 2 * n, axis=0)[:n]
+
+
+def effective_share(Z):
+    """Independent samples per row: the mean over pairs of columns of 1 / (1 + 2 sum_k rho_i(k) rho_j(k)), at most 1.
+
+    Bartlett: so many independent rows have a covariance as precise as that of these. The sum goes over three times as
+    many lags as it says that samples take to forget, at least 3. Of very many columns or rows, some columns speak.
+    """
+    n_series = max(2, min(MAX_SERIES, MAX_VALUES // len(Z)))
+    columns = np.unique(np.linspace(0, Z.shape[1] - 1, n_series).astype(int))
+    rho = autocorrelations(Z[:, columns])
+    m = len(columns)
+    mean = (rho.sum(1) ** 2 - (rho**2).sum(1)) / (m * (m - 1))  # over pairs, of rho_i(k) rho_j(k)
+    time = 1 + 2 * np.cumsum(mean)
+    lags = np.arange(1, len(time) + 1)
+    enough = np.flatnonzero((lags >= MIN_LAGS) & (lags >= WINDOW * time))
+    last = enough[0] + 1 if len(enough) else len(rho)
+    slowness = (1 + 2 * rho[:last].T @ rho[:last])[np.triu_indices(m, 1)]
+    return float((1 / slowness.clip(1, len(Z))).mean())

@@ -1,0 +1,324 @@
+"""From a table to second moments: gaps, outliers, time, and what must not change when there are none of them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.stats import multivariate_normal
+
+from helpers.beyond import moments
+from helpers.beyond.moments import (
+    add_white_signal,
+    autocorrelations,
+    bring_to_one_size,
+    check_moments,
+    clip_eigenvalues,
+    column_variances,
+    drop_empty_rows,
+    effective_share,
+    fill_constant,
+    location_and_scale,
+    mean_log_likelihood,
+    pair_sums,
+    repair,
+    second_moments,
+    signed_candidate_edges,
+)
+from helpers.graphs import all_pairs, differences, sample_graphs
+from helpers.signals import sample_signals
+
+RNG = np.random.default_rng(0)
+MIX = RNG.standard_normal((6, 6))
+Z = RNG.standard_normal((400, 6)) @ MIX
+NAMES = np.array(list("abcdef"))
+
+
+def with_gaps(X, share, seed=1):
+    return np.where(np.random.default_rng(seed).random(X.shape) < share, np.nan, X)
+
+
+def smallest_eigenvalue(S):
+    return np.linalg.eigvalsh(S)[0]
+
+
+# --- centre and scale -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("robust", [False, True])
+def test_location_and_scale_leave_gaps_out(robust):
+    gaps = with_gaps(Z + 5, 0.3)
+    location, scale = location_and_scale(gaps, NAMES, centre=True, standardise=True, robust=robust)
+    if not robust:
+        np.testing.assert_allclose(location, pd.DataFrame(gaps).mean())
+        np.testing.assert_allclose(scale, pd.DataFrame(gaps).std(ddof=0))
+    full, full_scale = location_and_scale(Z + 5, NAMES, centre=True, standardise=True, robust=robust)
+    np.testing.assert_allclose(location, full, atol=0.5 * Z.std(0).max())
+    np.testing.assert_allclose(scale, full_scale, rtol=0.2)
+
+
+def test_rows_without_values_are_dropped_and_columns_with_few_are_named():
+    gaps = Z.copy()
+    gaps[5] = np.nan
+    assert len(drop_empty_rows(gaps, NAMES)) == len(Z) - 1
+    gaps[2:, 3] = np.nan
+    with pytest.raises(ValueError, match=r"fewer than 3 values, \['d'\]: drop"):
+        drop_empty_rows(gaps, NAMES)
+    gaps[2, 3] = 1.0
+    drop_empty_rows(gaps, NAMES)
+    assert len(drop_empty_rows(Z[:2], NAMES)) == 2, "two rows without gaps are enough"
+
+
+def test_rows_are_brought_to_one_size_whatever_they_lack():
+    factor = np.random.default_rng(2).lognormal(0, 1, (400, 1))
+    gaps = with_gaps(Z, 0.2)[:, :5]
+    gaps = gaps[(~np.isnan(gaps)).sum(1) > 2]
+    one, other = bring_to_one_size(gaps), bring_to_one_size(factor[: len(gaps)] * gaps)
+    ratio = other / one
+    np.testing.assert_allclose(ratio[~np.isnan(ratio)], np.nanmedian(ratio), rtol=1e-9)
+    silent = bring_to_one_size(np.vstack([Z, np.full(6, 7.0)]))
+    np.testing.assert_array_equal(silent[-1], 7), "a row of one value has no size"
+
+
+# --- second moments ---------------------------------------------------------------------------------------------------
+
+
+def test_without_gaps_they_are_the_plain_ones():
+    S, counts, clipped = second_moments(Z, ddof=1)
+    np.testing.assert_allclose(S, Z.T @ Z / 399)
+    assert (counts == 400).all() and clipped == 0
+    np.testing.assert_allclose(second_moments(Z).matrix, Z.T @ Z / 400)
+
+
+def test_pairs_are_judged_by_the_rows_that_have_both():
+    gaps = with_gaps(Z, 0.3)
+    S, counts, clipped = second_moments(gaps)
+    known = ~np.isnan(gaps)
+    np.testing.assert_array_equal(counts, known.T.astype(int) @ known)
+    both = known[:, 0] & known[:, 1]
+    a, b = gaps[both, 0], gaps[both, 1]
+    r = (a @ b) / np.sqrt((a @ a) * (b @ b))
+    d = np.sqrt(np.nanmean(gaps**2, 0))
+    assert clipped == 0
+    assert S[0, 1] == pytest.approx(r * np.sqrt(S[0, 0] * S[1, 1]))
+    np.testing.assert_allclose(np.diag(S), d**2, rtol=0.1)
+    n = known.sum(0)
+    np.testing.assert_allclose(np.diag(second_moments(gaps, ddof=1).matrix), np.diag(S) * n / (n - 1))
+
+
+@pytest.mark.parametrize("robust", [False, True])
+def test_what_all_columns_share_cancels_in_spite_of_gaps(robust):
+    """Distances are as if the shared part were absent, or nearly: it is 30 times as large as the rest."""
+    rng = np.random.default_rng(3)
+    own = rng.standard_normal((600, 8))
+    X = own + 30 * rng.standard_normal((600, 1))
+    S = second_moments(with_gaps(X, 0.2), robust=robust).matrix
+    y = differences(torch.from_numpy(S)).numpy()
+    np.testing.assert_allclose(y, 2, rtol=0.3)
+    gaps = np.nan_to_num(with_gaps(X, 0.2))
+    naive = gaps.T @ gaps / ((gaps != 0).T.astype(int) @ (gaps != 0))
+    assert np.abs(differences(torch.from_numpy(naive)).numpy() - 2).max() > 20, "products pair by pair do not cancel"
+
+
+def test_pairs_that_no_row_has_are_uncorrelated():
+    gaps = Z.copy()
+    gaps[:200, 0] = np.nan
+    gaps[198:, 1] = np.nan  # no common row
+    for robust in (False, True):
+        S, counts, _ = second_moments(gaps, robust=robust)
+        assert counts[0, 1] == 0
+        assert np.isfinite(S).all()
+        r = S / np.sqrt(np.outer(np.diag(S), np.diag(S)))
+        assert abs(r[0, 1]) < 0.5 * np.abs(r[0, 2:]).max() + 0.2
+
+
+def test_moments_of_few_rows_with_gaps_are_repaired():
+    S, _, clipped = second_moments(with_gaps(Z[:8], 0.4, seed=4))
+    assert clipped > 0.01
+    assert smallest_eigenvalue(S) > -1e-9
+
+
+def test_robust_moments_are_those_of_the_bulk():
+    plain = second_moments(Z).matrix
+    wild = Z.copy()
+    wild[:4] *= 300
+    robust = second_moments(wild, robust=True).matrix
+    r, s = (S / np.sqrt(np.outer(np.diag(S), np.diag(S))) for S in (robust, plain))
+    np.testing.assert_allclose(r, s, atol=0.15)
+    np.testing.assert_allclose(np.diag(robust), np.diag(plain), rtol=0.3)
+    assert smallest_eigenvalue(robust) > -1e-9
+    np.testing.assert_allclose(second_moments(-wild, robust=True).matrix, robust)
+    c = np.array([1, -2, 3, 1e-3, 5, 7.0])
+    np.testing.assert_allclose(second_moments(wild * c, robust=True).matrix, robust * np.outer(c, c), rtol=1e-9)
+
+
+def test_sums_are_distances_to_the_mirror_image():
+    edges = all_pairs(6)
+    i, j = edges.numpy()
+    np.testing.assert_allclose(pair_sums(Z, edges), ((Z[:, i] + Z[:, j]) ** 2).mean(0))
+
+
+def test_clipping_gives_the_nearest_matrix_with_its_diagonal():
+    R = np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]])
+    fixed, depth = clip_eigenvalues(R)
+    assert depth == pytest.approx(-smallest_eigenvalue(R)) == pytest.approx(0.8)
+    assert smallest_eigenvalue(fixed) > -1e-12
+    np.testing.assert_allclose(np.diag(fixed), 1)
+    assert fixed[0, 1] == pytest.approx(0.5) and fixed[0, 2] == pytest.approx(-0.5)
+    good = np.corrcoef(Z.T)
+    assert clip_eigenvalues(good)[0] is good
+    c = np.array([1e-50, 1, 1e50])
+    np.testing.assert_allclose(repair(R * np.outer(c, c))[0], fixed * np.outer(c, c))
+    assert repair(np.diag([1.0, 0, 2]))[1] == 0
+
+
+# --- a white signal ---------------------------------------------------------------------------------------------------
+
+
+def test_a_white_signal_makes_moments_invertible_and_keeps_variances():
+    few = Z[:3]
+    S = few.T @ few / 3
+    better = add_white_signal(S, 3)
+    assert smallest_eigenvalue(better) > 1e-4
+    np.testing.assert_allclose(np.diag(better), np.diag(S))
+    c = np.random.default_rng(5).lognormal(0, 5, 6)
+    np.testing.assert_allclose(add_white_signal(S * np.outer(c, c), 3), better * np.outer(c, c))
+
+
+def test_a_white_signal_is_as_small_as_what_two_columns_do_not_share():
+    """A part that all columns share does not make it larger, and it fades with the number of signals."""
+    S = np.eye(5) + 1e4
+    white = 1 - add_white_signal(S, 100)[0, 1] / S[0, 1]
+    own = 1 - (1e4 / (1e4 + 1)) ** 2  # share of a variance that another column does not explain
+    assert white == pytest.approx(own / 100, rel=0.01)
+    assert 1 - add_white_signal(S, 1000)[0, 1] / S[0, 1] == pytest.approx(own / 1000, rel=0.01)
+
+
+def test_a_white_signal_spares_a_heavy_edge():
+    """What two columns nearly share stays as precise as it is, however many other columns there are."""
+    S = np.eye(50)
+    S[0, 1] = S[1, 0] = 1 - 1e-5
+    better = add_white_signal(S, 500)
+    assert 1 - better[0, 1] == pytest.approx(1e-5, rel=0.01)
+
+
+def test_copies_do_not_count_and_columns_that_never_vary_get_a_variance():
+    twice = np.hstack([Z, Z])
+    S = twice.T @ twice / len(twice)
+    assert smallest_eigenvalue(add_white_signal(S, 400) / S.max()) > 1e-9
+    same = np.ones((4, 4))
+    assert smallest_eigenvalue(add_white_signal(same, 10)) > 0.01
+    S = np.diag([4.0, 0, 2])
+    np.testing.assert_allclose(fill_constant(S, 10), np.diag([4, 0.3, 2]))
+    np.testing.assert_allclose(column_variances(np.array([[2.0, 0, 1], [-2, 0, 1]]), 10), [4, 0.25, 1])
+
+
+def test_bad_moments_are_refused():
+    S = np.eye(3)
+    with pytest.raises(ValueError, match=r"S has shape \(2, 3\): a symmetric"):
+        check_moments(S[:2], 10)
+    for wrong in (S + np.triu(S, 1) + np.eye(3, k=1), np.diag([1, -1, 1.0])):
+        with pytest.raises(ValueError, match="a symmetric matrix with variances"):
+            check_moments(wrong, 10)
+    with pytest.raises(ValueError, match="S is zero"):
+        check_moments(np.zeros((3, 3)), 10)
+    with pytest.raises(ValueError, match="NaN"):
+        check_moments(np.full((3, 3), np.nan), 10)
+    for n in (0, np.inf, np.array([1, 2, 0])):
+        with pytest.raises(ValueError, match="n_samples="):
+            check_moments(S, n)
+
+
+# --- candidates -------------------------------------------------------------------------------------------------------
+
+
+def test_candidates_are_near_in_difference_or_in_sum():
+    rng = np.random.default_rng(6)
+    base = rng.standard_normal((300, 10))
+    X = np.hstack([base, -base + 0.1 * rng.standard_normal(base.shape)])  # i and i + 10 are opposite
+    edges, y = signed_candidate_edges(X, 1)
+    assert set(map(tuple, edges.T.tolist())) == {(k, k + 10) for k in range(10)}
+    np.testing.assert_allclose(y, ((X[:, :10] - X[:, 10:]) ** 2).mean(0))
+    assert torch.equal(signed_candidate_edges(X, 19)[0], all_pairs(20))
+    edges = signed_candidate_edges(X, 4)[0]
+    assert (edges[0] < edges[1]).all() and edges.shape[1] <= 80
+    assert len(torch.unique(edges, dim=1).T) == edges.shape[1]
+
+
+# --- likelihood -------------------------------------------------------------------------------------------------------
+
+
+def test_likelihood_is_scipys_and_rows_with_gaps_count_by_what_they_have():
+    K = np.linalg.inv(MIX.T @ MIX + np.eye(6))
+    Sigma = np.linalg.inv(K)
+    assert mean_log_likelihood(Z, K) == pytest.approx(multivariate_normal(cov=Sigma).logpdf(Z).mean())
+    gaps = with_gaps(Z[:30], 0.3)
+    gaps = gaps[~np.isnan(gaps).all(1)]
+    expected = []
+    for row in gaps:
+        on = ~np.isnan(row)
+        expected.append(multivariate_normal(cov=Sigma[np.ix_(on, on)]).logpdf(row[on]))
+    assert mean_log_likelihood(gaps, K) == pytest.approx(np.mean(expected))
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def series(phi, n=2000, m=8, seed=7):
+    """AR(1), independent columns of variance 1 / (1 - phi^2)."""
+    rng = np.random.default_rng(seed)
+    X = np.empty((n, m))
+    X[0] = rng.standard_normal(m) / np.sqrt(1 - phi**2)
+    for t in range(1, n):
+        X[t] = phi * X[t - 1] + rng.standard_normal(m)
+    return X
+
+
+def test_autocorrelations_are_the_textbooks():
+    X = series(0.5, 60, 3) + 10
+    C = X - X.mean(0)
+    expected = np.array([(C[k:] * C[: len(C) - k]).sum(0) / (C**2).sum(0) for k in range(1, 60)])
+    np.testing.assert_allclose(autocorrelations(X), expected, atol=1e-12)
+    found = autocorrelations(with_gaps(series(0.9), 0.2))
+    np.testing.assert_allclose(found[:5].mean(1), 0.9 ** np.arange(1, 6), atol=0.07)
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("gaps", [0.0, 0.2])
+def test_rows_are_worth_what_bartlett_says(phi, gaps):
+    expected = (1 - phi**2) / (1 + phi**2)
+    assert effective_share(with_gaps(series(phi), gaps)) == pytest.approx(expected, rel=0.1)
+
+
+def test_a_covariance_of_a_series_is_as_precise_as_of_so_many_rows():
+    phi, n = 0.8, 400
+    products = [np.mean(np.prod(series(phi, n, 2, seed) * np.sqrt(1 - phi**2), 1)) for seed in range(300)]
+    worth = 1 / np.var(products)
+    assert n * effective_share(series(phi, n, 8)) == pytest.approx(worth, rel=0.25)
+
+
+def test_opposite_or_few_rows_are_never_worth_more_than_there_are():
+    alternating = np.cumsum(np.ones((50, 3)), 0) % 2 * np.array([1, -1, 1])
+    assert 1 / 50 <= effective_share(alternating + 0.01 * np.random.default_rng(0).standard_normal((50, 3))) <= 1
+    rng = np.random.default_rng(8)
+    for n in (2, 3, 4, 5):
+        assert 1 / n <= effective_share(rng.standard_normal((n, 3))) <= 1
+    assert effective_share(np.ones((5, 3))) == 1
+
+
+def test_of_very_many_columns_some_speak(monkeypatch):
+    X = series(0.8, m=40)
+    every = effective_share(X)
+    monkeypatch.setattr(moments, "MAX_SERIES", 10)
+    assert effective_share(X) == pytest.approx(every, rel=0.1)
+    assert effective_share(X) != every
+    monkeypatch.setattr(moments, "MAX_VALUES", 1)
+    assert effective_share(X) == pytest.approx(every, rel=0.3)
+
+
+def test_gaps_cost_little_on_the_papers_law():
+    """Pairwise correlations of signals with a large shared part give distances near those of the full table."""
+    w = sample_graphs("WS", 1, 20, seed=7, dtype=torch.float64)[0]
+    X = sample_signals(w, 2000, seed=8).numpy()
+    full = differences(torch.from_numpy(second_moments(X).matrix))
+    some = differences(torch.from_numpy(second_moments(with_gaps(X, 0.1)).matrix))
+    np.testing.assert_allclose(some, full, rtol=0.25)
