@@ -28,7 +28,7 @@ ROWS = (
         "experiments.compilation",
     ),
     ("experiments.runs",),
-    ("experiments.sweep", "experiments.methods", "experiments.authors"),
+    ("experiments.sweep", "experiments.methods", "experiments.authors", "experiments.exactness"),
     ("experiments.scaling", "experiments.benchmarks"),
     ("experiments.measure", "experiments.judging"),
     ("experiments.readings",),

@@ -30,6 +30,7 @@ from helpers.experiments.readings import (
     RIVALS,
     SHUFFLED,
     STABLE,
+    THIS_LAW,
     UNROLLING,
     UNTUNED,
 )  # fmt: skip
@@ -570,6 +571,11 @@ BARS = [
     single("million", "measured_times", "<=", 1e-6, metric="gap", **MILLION),
     single("candidates-suffice", "12_restriction", "<", 1e-6, metric="error", x=20),
     single("rule-beats-empty", "12_transfer", "<", 1, metric="gmse", model="Unrolling (rule, candidates)", x=1000),
+    single("exact-precise", "14_exact_posterior", "<", 0.005, metric="largest error"),
+    single("exact-chains-mix", "14_exact_posterior", "<", 1.01, metric="r_hat"),
+    single("exact-two-ways", "14_exact_posterior", "<", 4, metric="largest difference in errors"),
+    single("network-near-exact", "14_exact_posterior", "<", 0.03, metric="difference", model=THIS_LAW),
+    single("network-log-loss", "14_exact_posterior", "<", like(1.1, model="exact"), metric="log-loss", model=THIS_LAW),
     single("label-spreading", "12_digits", ">", lambda frame, row: row.ci, metric="gain", family="k = 7"),
     #
     single(

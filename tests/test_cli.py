@@ -15,7 +15,7 @@ from helpers.experiments.runs import Run
 TINY = Run("tiny", "unrolling", "BA", n_nodes=6, n_layers=3, n_train=64, n_val=16, epochs=2)
 OTHER = replace(TINY, name="other", seed=1)
 WILD = replace(TINY, name="wild", lr=1e4)  # diverges
-VERBS = ("list", "status", "train", "data", "readme", "measure")
+VERBS = ("list", "status", "train", "data", "exact", "readme", "measure")
 
 
 @pytest.fixture
@@ -224,6 +224,31 @@ def test_verbs_are_passed_on_and_their_exit_code_comes_back(call, monkeypatch, a
     assert asked == 3 * [how]
 
 
+@pytest.mark.parametrize(
+    "differ, argv, code, told",
+    [
+        ([], [], 0, "4 of 4 laws in exact.csv agree with what was computed\n"),
+        (["exact5"], ["exact5"], 1, "these differ, --write replaces them: exact5\n"),
+        (["exact5"], ["exact5", "exact4", "--write"], 0, "1 of 2 laws in exact.csv agree with what was computed\n"
+         "replaced: exact5\n"),
+    ],
+)  # fmt: skip
+def test_exact_probabilities_are_compared(call, monkeypatch, differ, argv, code, told):
+    asked = []
+    module = SimpleNamespace(compare=lambda laws, **how: asked.append((laws, how)) or differ, NAME="exact")
+    monkeypatch.setitem(sys.modules, "helpers.experiments.exactness", module)
+    found, out, err = call("exact", *argv)
+    assert (found, err if code else out) == (code, told)
+    laws = [law for law in argv if law != "--write"] or ["exact4", "exact5", "exact10", "exact20"]
+    assert asked == [(laws, {"write": "--write" in argv})]
+
+
+def test_a_law_that_is_none_is_named(call):
+    code, _, err = call("exact", "exact6")
+    assert code == 2
+    assert err == "l2g: law='exact6': choose among exact4, exact5, exact10, exact20\n"
+
+
 @pytest.mark.parametrize("error", [ValueError, ImportError, FileNotFoundError])
 def test_errors_are_one_clear_line(call, monkeypatch, error):
     def fail(**_):
@@ -234,12 +259,13 @@ def test_errors_are_one_clear_line(call, monkeypatch, error):
 
 
 def test_the_modules_behind_the_verbs_take_what_they_are_given():
-    from helpers.experiments import measure, readme
+    from helpers.experiments import exactness, measure, readme
     from helpers.real import datasets
 
     inspect.signature(datasets.compare).bind(download=True, write=True)
     inspect.signature(readme.main).bind(check=True)
     inspect.signature(measure.main).bind(million=True)
+    inspect.signature(exactness.compare).bind(["exact5"], write=True)
     assert datasets.Comparison._fields == ("agree", "differ")
 
 
@@ -248,7 +274,15 @@ def test_the_modules_behind_the_verbs_take_what_they_are_given():
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_changes_nothing(verb, monkeypatch, capsys):
-    for name in ("list_runs", "show_status", "train_runs", "compare_data", "renew_readme", "measure_times"):
+    for name in (
+        "list_runs",
+        "show_status",
+        "train_runs",
+        "compare_data",
+        "compare_exact",
+        "renew_readme",
+        "measure_times",
+    ):
         monkeypatch.setattr(cli, name, lambda args: pytest.fail("--help was carried out"))
     with pytest.raises(SystemExit) as end:
         cli.main([verb, "--help"])

@@ -260,6 +260,28 @@ def comparison(frame, metrics, leader, published=None, *, log_from=None, width=2
     return figure
 
 
+def agreement(panels, *, width=2.9):
+    """A model's edge probabilities against the exact ones, one panel per law: {title: (exact, model's)}, (..., E, 3).
+
+    A dot is a pair; positive and negative edges have colours of their own.
+    """
+    figure, axes = plt.subplots(1, len(panels), figsize=(width * len(panels), width + 0.8), squeeze=False, sharey=True)
+    for axis, (title, (exact, ours)) in zip(axes[0], panels.items()):
+        axis.plot([0, 1], [0, 1], color="0.7", lw=1, zorder=1)
+        for kind, (name, colour) in enumerate(
+            zip(("positive edge", "negative edge"), sns.color_palette("colorblind")), 1
+        ):
+            if exact[..., kind].any():
+                axis.scatter(
+                    exact[..., kind], ours[..., kind], 7, color=[colour], alpha=0.35, lw=0, label=name, zorder=2
+                )
+        axis.set(title=title, xlabel="exact probability", aspect="equal", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    axes[0, 0].set_ylabel("the network's")
+    labels = {label: h for axis in axes[0] for h, label in zip(*axis.get_legend_handles_labels())}
+    figure.legend(labels.values(), labels, loc="outside lower center", ncols=2)
+    return figure
+
+
 def _plain_name(model):
     """The model of a variant: "PDS" of "PDS (alpha=beta=1)"."""
     return model.split(" (")[0]

@@ -23,6 +23,7 @@ MLE = "Laplacian maximum likelihood"
 LIMIT = "Posterior mean, edges known"
 EQUIVARIANT = "EquivariantL2G"
 MIXED = "EquivariantL2G (mixed)"
+THIS_LAW = "BroadL2G (this law)"  # trained on the law that it is tested on
 LOW, HIGH = -1, 1  # on which side of the paper's number a number is better
 ON_THESE_GRAPHS = {
     "as the text has it and trained on such graphs": "L2G (on these graphs)",
