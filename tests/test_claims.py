@@ -39,8 +39,7 @@ NOTEBOOKS = sorted((paths.ROOT / "notebooks").glob("*.ipynb"))
 BY_KEY = {claim.key: claim for claim in CLAIMS}
 
 stored = cache(tables.read)
-
-
+paper = cache(tables.paper)
 found = cache(claims.judgements)
 
 
@@ -112,8 +111,7 @@ def printed(path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_the_report_is_what_the_notebook_printed(path, capsys, monkeypatch):
-    monkeypatch.setattr(claims, "judgements", found)
+def test_the_report_is_what_the_notebook_printed(path, capsys):
     claims.report(path.stem)
     assert capsys.readouterr().out == printed(path)
 
@@ -190,8 +188,7 @@ def of_paper(table, side, model):
     def bar(frame, row):
         name = model(row) if callable(model) else model
         where = {"family": row.family, "model": name, "metric": row.metric.split(", ")[0]}
-        paper = tables.paper(table)
-        chosen = paper[match(paper, where)]
+        chosen = paper(table)[match(paper(table), where)]
         ci = chosen.ci.fillna(0).item() + ROUNDING[table] + (0 if pd.isna(row.ci) else row.ci)
         return chosen.value.item() + side * ci
 
@@ -240,7 +237,8 @@ class Bar:
         frame, index, *values = self.sides
         frame = frame.copy()
         frame.loc[index, "value"] = np.where(np.resize(wrong, len(index)), *values[::-1])
-        return judging.by_case(BY_KEY[self.key].test(Tables(read=lambda n: frame if n == self.table else stored(n))))
+        t = Tables(read=lambda name: frame if name == self.table else stored(name), paper=paper)
+        return judging.by_case(BY_KEY[self.key].test(t))
 
     @property
     def n_numbers(self):
@@ -615,16 +613,13 @@ BARS = [
 
 @pytest.mark.parametrize("bar", BARS, ids=lambda bar: bar.key)
 def test_cases_turn_at_the_bar(bar):
+    """All of them if all numbers are wrong, and at least one if one number is."""
     right, wrong = bar.moved(False), bar.moved(True)
     turned = [case for case in right if right[case] != wrong[case]]
-    assert len(turned) == (bar.cases or bar.n_numbers), turned
+    n = bar.n_numbers
+    assert len(turned) == (bar.cases or n), turned
     assert all(right[case] is True for case in turned)
-
-
-@pytest.mark.parametrize("bar", [bar for bar in BARS if bar.alone], ids=lambda bar: bar.key)
-def test_one_wrong_number_is_enough(bar):
-    right, n = bar.moved(False), bar.n_numbers
-    for k in {0, 1, n // 2, n - 1} & set(range(n)):
+    for k in {0, 1, n // 2, n - 1} if bar.alone and n > 1 else ():
         assert bar.moved(np.arange(n) == k) != right, k
 
 

@@ -1014,10 +1014,10 @@ def claims_of(notebook: str) -> list[Claim]:
     return found
 
 
-def judgements(t: Tables | None = None) -> dict[str, Judgement]:
-    """{key: judgement} of all records."""
+def judgements(t: Tables | None = None, records: list[Claim] | None = None) -> dict[str, Judgement]:
+    """{key: judgement} of records, all of them by default."""
     t = t or Tables()
-    return {claim.key: judge(claim, t) for claim in CLAIMS}
+    return {claim.key: judge(claim, t) for claim in (CLAIMS if records is None else records)}
 
 
 def sides(records: list[Claim]) -> dict[str, list[Claim]]:
@@ -1036,8 +1036,9 @@ def count(records: list[Claim], found: dict[str, Judgement]) -> dict[str, int]:
 
 def report(notebook: str) -> None:
     """Print the verdicts of a notebook, the paper's claims first: verdict and claim, below it when or why."""
-    found = judgements()
-    for title, records in sides(claims_of(notebook)).items():
+    own = claims_of(notebook)
+    found = judgements(records=own)
+    for title, records in sides(own).items():
         counts = count(records, found)
         if records:
             words = ", ".join(f"{n} {word}" for word, n in counts.items())

@@ -2,6 +2,7 @@
 independent samples is a time series worth?
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ def permutation_test(values, group, strata, *, seed, n=4999):
 
     x = np.asarray(values, dtype=np.float64)
     x = x - (averages.T @ x)[stratum]
-    labels = np.concatenate([group[None], _exchange_within(stratum, group, n, np.random.default_rng(seed))])
+    labels = np.concatenate([group[None], _exchange_within(tuple(stratum), tuple(group), n, seed)])
     g = labels - (averages.T @ group)[stratum]  # (1 + n, n_subjects); an exchange keeps the means of the strata
 
     size = (g**2).sum(1, keepdims=True)
@@ -59,13 +60,15 @@ def permutation_test(values, group, strata, *, seed, n=4999):
     return GroupTest(d[0], exceeds.mean(0), any_exceeds.mean(0))
 
 
-def _exchange_within(stratum, group, n, rng):
-    """n random exchanges of the labels `group` (n_subjects,) within strata: (n, n_subjects)."""
+@lru_cache(maxsize=1)  # methods are compared on the same subjects, one after the other
+def _exchange_within(stratum, group, n, seed):
+    """n random exchanges of the labels `group` (n_subjects,) within strata, both tuples: (n, n_subjects)."""
     shape = n, len(group)
     by_stratum = np.argsort(stratum, kind="stable")
-    in_random_order = np.lexsort((rng.random(shape), np.tile(stratum, (n, 1))))  # by stratum, then at random
+    random = np.random.default_rng(seed).random(shape)
+    in_random_order = np.lexsort((random, np.tile(stratum, (n, 1))))  # by stratum, then at random
     exchanged = np.empty(shape, dtype=bool)
-    exchanged[:, by_stratum] = group[in_random_order]
+    exchanged[:, by_stratum] = np.array(group)[in_random_order]
     return exchanged
 
 
