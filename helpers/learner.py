@@ -288,6 +288,8 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         mean_costs = n / (n - 1) if self.centre and n > 1 else 1.0  # a mean that was estimated costs a sample
         self._variances = mean_costs * root_mean_square(Z, robust=self.robust) ** 2
         self._clipped = 0.0
+        if self._is_broad:
+            moments.check_spread(self._variances, self.node_names_)
         share = moments.effective_share(Z) if self.n_independent == "auto" else 1.0
         if self._is_broad and self.candidates is None:
             S, counts, self._clipped = moments.second_moments(Z, robust=self.robust, ddof=bool(self.centre))
@@ -330,6 +332,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         self._unit = math.sqrt(np.median(np.diag(S)[np.diag(S) > 0]))
         S, self._clipped = moments.repair(S / self._unit / self._unit)
         self._variances = np.diag(S)
+        moments.check_spread(self._variances, self.node_names_)
         n_signals = self._count(counts.max(), counts, 1.0)
         y = differences(torch.from_numpy(S)).clamp_min(0)
         if self._is_broad:
@@ -413,6 +416,8 @@ class GraphLearner(LearnedGraph, BaseEstimator):
 
     def _distances(self, Z):
         """Distances of all pairs, (E,)."""
+        if np.isnan(Z).any():
+            return differences(torch.from_numpy(moments.second_moments(Z, robust=self.robust).matrix)).clamp_min(0)
         if self.robust or Z.shape[1] == 2 or _is_constant(Z):
             return pair_distances(Z, all_pairs(Z.shape[1]), robust=self.robust)
         return distances(Z)

@@ -17,9 +17,11 @@ from scipy.spatial.distance import squareform
 from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_score
+from test_completion import draw
 
 from helpers import GraphLearner, learner, paths, plots
 from helpers.beyond import likelihood
+from helpers.beyond.broad import BroadL2G
 from helpers.beyond.candidates import estimate_memory, fit_memory, fitting_options
 from helpers.beyond.equivariant import EquivariantL2G
 from helpers.beyond.likelihood import laplacian_mle
@@ -33,6 +35,7 @@ from helpers.training import load
 
 TRUTH = sample_graphs("WS", 1, 20, seed=7, dtype=torch.float64)[0]
 X = sample_signals(TRUTH, 500, seed=8).numpy()
+BASIS = np.linalg.svd(np.ones((1, 12)))[2][1:]  # of what is orthogonal to constants
 
 
 # What a user can choose between: the default, the same network's narrow sister, and the other methods
@@ -345,6 +348,248 @@ def test_two_nodes_are_one_edge():
     assert GraphLearner(prior="mixed").fit(pair).edge_probability_.tolist() == [[0, 1], [1, 0]]
     with pytest.raises(AttributeError):
         _ = GraphLearner("exact").fit(pair).edge_probability_
+
+
+# --- data as they are: signs, self-loops, gaps, time, moments --------------------------------------------------------
+
+
+SIGNED, W, K = draw(12, 3000, seed=5)  # half of the variance is of the nodes' own
+
+
+def test_signs_and_self_loops_are_learned():
+    fitted = GraphLearner().fit(SIGNED)
+    A = fitted.adjacency_
+    on = A != 0
+    np.testing.assert_array_equal(np.sign(A[on]), np.sign(W[on]))
+    assert (A < 0).any()
+    np.testing.assert_allclose(fitted.precision_, K, atol=0.15 * K.max())
+    S = np.cov(SIGNED.T)
+    np.testing.assert_allclose(np.diag(fitted.covariance_), np.diag(S), rtol=1e-4)
+    np.testing.assert_allclose((A * fitted.covariance_).sum(), (A * S).sum(), rtol=1e-2)
+    law = multivariate_normal(cov=fitted.covariance_)
+    assert fitted.score(SIGNED[:50]) == pytest.approx(law.logpdf(SIGNED[:50] - SIGNED.mean(0)).mean())
+    assert fitted.score(SIGNED) > GraphLearner(signed=False).fit(SIGNED).score(SIGNED)
+    assert (GraphLearner(signed=False).fit(SIGNED).adjacency_ >= 0).all()
+
+
+def test_the_default_is_broad_and_none_means_what_is_possible():
+    default = GraphLearner().get_params()
+    assert (default["method"], default["prior"], default["signed"], default["self_loops"]) == (
+        "equivariant", "broad", None, None,
+    )  # fmt: skip
+    one, other = GraphLearner().fit(SIGNED), GraphLearner(signed=True, self_loops=True).fit(SIGNED)
+    np.testing.assert_array_equal(one.adjacency_, other.adjacency_)
+    for name in list(LEARNERS)[1:]:
+        one, other = make(name).fit(X), make(name, signed=False, self_loops=False).fit(X)
+        np.testing.assert_array_equal(one.adjacency_, other.adjacency_)
+
+
+def test_without_self_loops_the_model_is_a_laplacian():
+    for signed in (True, False):
+        fitted = GraphLearner(signed=signed, self_loops=False).fit(SIGNED)
+        white = 1e-4 * np.abs(fitted.adjacency_).sum() / 12
+        np.testing.assert_allclose(fitted.precision_, fitted.laplacian_ + white * np.eye(12))
+        assert (fitted.adjacency_ < 0).any() == signed
+        assert np.isfinite(fitted.score(SIGNED))
+        gaps = np.where(np.random.default_rng(0).random(SIGNED.shape) < 0.05, np.nan, SIGNED)
+        assert fitted.score(gaps) != fitted.score(SIGNED)
+    L = fitted.laplacian_
+    law = multivariate_normal(cov=np.linalg.inv(BASIS[:11, :12] @ fitted.precision_ @ BASIS[:11, :12].T))
+    centred = SIGNED - SIGNED.mean(0)
+    assert fitted.score(SIGNED) == pytest.approx(law.logpdf(centred @ BASIS[:11, :12].T).mean())
+    assert np.linalg.matrix_rank(L) < 12
+
+
+def test_white_noise_is_an_empty_graph():
+    noise = np.random.default_rng(0).standard_normal((500, 15)) * np.arange(1, 16)
+    fitted = GraphLearner().fit(noise)
+    assert not fitted.adjacency_.any()
+    np.testing.assert_allclose(fitted.precision_, np.diag(1 / noise.var(0, ddof=1)))
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("options", [{}, {"standardise": True}, {"centre": False}, {"n_independent": 99}])
+def test_moments_are_enough(name, options):
+    data = X[:, :8] if name != "unrolling" else X
+    S = data.T @ data / 500 if "centre" in options else np.cov(data.T)
+    names = [f"x{k}" for k in range(data.shape[1])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows = make(name, **options).fit(pd.DataFrame(data, columns=names))
+        fitted = make(name, **options).fit_moments(S, 500, names=names)
+    c = rows.scale_ / fitted.scale_  # divided by n, not by n - 1
+    np.testing.assert_allclose(fitted.adjacency_, rows.adjacency_ / np.outer(c, c), rtol=1e-4, atol=1e-6 * S.max())
+    assert list(fitted.feature_names_in_) == names and list(fitted.to_networkx()) == names
+    assert vars(fitted).keys() == vars(rows).keys()
+    assert (fitted.n_samples_, fitted.n_effective_) == (rows.n_samples_, rows.n_effective_)
+
+
+def test_moments_that_cannot_be():
+    S = np.cov(SIGNED.T)
+    for options, name in (({"candidates": 5}, "candidates"), ({"robust": True}, "robust")):
+        with pytest.raises(ValueError, match=f"{name}="):
+            GraphLearner(**options).fit_moments(S, 100)
+    with pytest.raises(ValueError, match="n_independent='auto': time shows in rows only"):
+        GraphLearner(n_independent="auto").fit_moments(S, 100)
+    with pytest.raises(ValueError, match="names has 3 entries and S 12 columns"):
+        GraphLearner().fit_moments(S, 100, names=["a", "b", "c"])
+    fitted = GraphLearner().fit(pd.DataFrame(X).add_prefix("x"))
+    with pytest.raises(ValueError, match="symmetric"):
+        fitted.fit_moments(X[:3], 10)
+    assert fitted.node_names_[0] == "x0", "as it was"
+    assert fitted.fit_moments(S, 100).node_names_.tolist() == list(range(12))
+    wrong = np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]])
+    with pytest.warns(UserWarning, match="contradict each other"):
+        repaired = GraphLearner().fit_moments(wrong, 100)
+    assert "clipped to 0" in repaired.summary()
+    assert np.linalg.eigvalsh(repaired.precision_)[0] > 0
+
+
+def test_gaps_cost_samples_and_nothing_else(monkeypatch):
+    asked = {}
+    network = toys.ShrunkInverse()
+
+    def answer(S, n, **kinds):
+        asked.update(S=S.numpy(), n=n.numpy())
+        return network(S, n, **kinds)
+
+    monkeypatch.setattr(learner, "_network", lambda *_: answer)
+    gaps = np.where(np.random.default_rng(0).random(SIGNED.shape) < 0.2, np.nan, SIGNED)
+    gaps[7] = np.nan
+    fitted = GraphLearner().fit(gaps)
+    known = ~np.isnan(gaps)
+    np.testing.assert_array_equal(asked["n"], known.T.astype(float) @ known - 1)
+    np.testing.assert_allclose(asked["S"] * fitted._unit**2, np.cov(SIGNED.T), atol=0.1 * np.cov(SIGNED.T).max())
+    np.testing.assert_allclose(fitted.precision_, K, atol=0.2 * K.max())
+    off = ~np.eye(12, dtype=bool)
+    assert fitted.n_samples_ == 2999 and fitted.n_effective_ == pytest.approx(asked["n"][off].mean())
+    assert fitted._missing == pytest.approx(np.isnan(np.delete(gaps, 7, 0)).mean())
+    GraphLearner(n_independent=300).fit(gaps)
+    np.testing.assert_allclose(asked["n"], (known.T.astype(float) @ known) * 300 / 2999)
+    rows = [fitted.score(gaps[k : k + 1]) for k in range(5)]
+    assert fitted.score(gaps[:5]) == pytest.approx(np.mean(rows))
+    for options in ({"method": "exact"}, {"prior": "mixed"}, {"candidates": 5}):
+        with pytest.raises(ValueError, match=r"X contains NaN: .*or impute"):
+            GraphLearner(**options).fit(gaps)
+
+
+def test_a_column_with_too_few_values_is_named():
+    frame = pd.DataFrame(SIGNED[:50]).add_prefix("x")
+    frame.loc[2:, "x4"] = np.nan
+    with pytest.raises(ValueError, match=r"fewer than 3 values, \['x4'\]: drop these columns"):
+        GraphLearner().fit(frame)
+
+
+@pytest.mark.parametrize("name", ["broad", "equivariant"])
+def test_time_series_are_worth_less(name):
+    slow = SIGNED.copy()
+    for t in range(1, len(slow)):
+        slow[t] += 0.8 * slow[t - 1]
+    with pytest.warns(UserWarning, match="n_independent='auto'") as told:
+        plain = make(name).fit(slow)
+    assert told[0].filename == __file__
+    assert any("as in a time series" in doubt for doubt in plain.doubts_)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        GraphLearner().fit(SIGNED)
+        fitted = make(name, n_independent="auto", signed=False if name == "equivariant" else None)
+        if name == "broad":
+            fitted.fit(slow)
+            assert fitted.n_effective_ == pytest.approx(3000 * (1 - 0.64) / (1 + 0.64), rel=0.1)
+            assert not any("time series" in doubt for doubt in fitted.doubts_)
+
+
+def test_doubts_are_kept_and_told_once():
+    data = SIGNED * 10.0 ** np.linspace(0, 4, 12)
+    data[:, 3] = data[:, 2]
+    with pytest.warns(UserWarning) as told:
+        fitted = GraphLearner().fit(data)
+    assert [str(w.message) for w in told] == fitted.doubts_
+    assert len(fitted.doubts_) == len(set(fitted.doubts_)) == 2
+    assert {w.filename for w in told} == {__file__}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        clean = GraphLearner().fit(SIGNED)
+        with pytest.raises(UserWarning):
+            clean.fit(data)
+    assert clean.doubts_ == [], "a warning that is an error leaves the learner as it was"
+    with pytest.warns(UserWarning, match="clearly negative"):
+        GraphLearner(signed=False).fit(SIGNED)
+    with pytest.warns(UserWarning, match="clearly negative"):
+        GraphLearner("exact").fit(SIGNED)
+    with pytest.warns(UserWarning, match="4 independent samples are outside of 5 to 10,000"):
+        GraphLearner().fit(SIGNED[:5])
+
+
+HARD = {
+    "every column twice": np.hstack([SIGNED[:60], SIGNED[:60]]),
+    "opposite columns": np.hstack([SIGNED[:60], -SIGNED[:60]]),
+    "one signal everywhere": SIGNED[:60, :1] * np.ones(5),
+    "a constant column": np.hstack([SIGNED[:60], np.full((60, 1), 5.0)]),
+    "a column of zeros": np.hstack([SIGNED[:60], np.zeros((60, 1))]),
+    "one column varies": np.hstack([SIGNED[:60, :1], np.ones((60, 3))]),
+    "two samples": SIGNED[:2],
+    "two nodes": SIGNED[:60, :2],
+    "two copies": SIGNED[:60, [0, 0]],
+    "small": 1e-100 * SIGNED[:60],
+    "large": 1e100 * SIGNED[:60],
+    "units": SIGNED[:60] * 10.0 ** np.linspace(-15, 15, 12),
+    "an outlier": np.vstack([SIGNED[:60], 1e6 * SIGNED[60]]),
+    "half of it missing": np.where(np.random.default_rng(0).random((60, 12)) < 0.5, np.nan, SIGNED[:60]),
+}
+
+
+LAPLACIAN = {"signed": False, "self_loops": False}
+COMBINATIONS = [(toys.ShrunkInverse, options) for options in ({}, {"robust": True}, {"self_loops": False}, LAPLACIAN)]
+COMBINATIONS += [(toys.ShrunkInverse, {"min_probability": 0}), (BroadL2G, {}), (BroadL2G, LAPLACIAN)]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("case", HARD)
+@pytest.mark.parametrize("network, options", COMBINATIONS)
+def test_nothing_is_ever_infinite(case, options, network, monkeypatch):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = network()
+    monkeypatch.setattr(learner, "_network", lambda *_: model)
+    fitted = GraphLearner(**options).fit(HARD[case])
+    for result in ("adjacency", "laplacian", "edge_probability", "precision", "covariance", "partial_correlation"):
+        assert np.isfinite(getattr(fitted, f"{result}_")).all(), result
+    m = HARD[case].shape[1]
+    scaled = 2 * np.eye(m) - fitted.partial_correlation_
+    assert np.linalg.eigvalsh(scaled)[0] > 0, "positive definite"
+    assert fitted.score(HARD[case]) < np.inf
+    assert fitted.summary()
+
+
+def test_units_that_cannot_be_multiplied_are_refused():
+    with pytest.raises(ValueError, match=r"column 11 of X varies 1e\+200 times as much as 0: set standardise=True"):
+        GraphLearner().fit(SIGNED * 10.0 ** np.linspace(-100, 100, 12) / SIGNED.std(0))
+    one, other = (
+        GraphLearner(standardise=True).fit(data) for data in (SIGNED, SIGNED * 1e90 ** np.linspace(-1, 1, 12))
+    )
+    np.testing.assert_allclose(other.precision_, one.precision_)
+
+
+@pytest.mark.parametrize("options", [{}, {"signed": False}, {"self_loops": False}, {"robust": True}])
+def test_candidates_work_with_both_signs(options):
+    fitted = GraphLearner(candidates=4, verbose=False, **options).fit(SIGNED)
+    assert all(
+        map(sparse.issparse, (fitted.adjacency_, fitted.precision_, fitted.laplacian_, fitted.edge_probability_))
+    )
+    assert fitted.adjacency_.nnz <= 2 * 4 * 12
+    assert (fitted.adjacency_.data < 0).any() == ("signed" not in options)
+    assert np.linalg.eigvalsh(fitted.precision_.toarray())[0] > 0
+    assert "Graph of 12 nodes" in fitted.summary()
+
+
+def test_robust_finds_the_graph_under_heavy_tails_with_signs():
+    rng = np.random.default_rng(3)
+    wild = SIGNED + 30 * rng.standard_normal(SIGNED.shape) * (rng.random(SIGNED.shape) < 0.01)
+    error = [np.abs(GraphLearner(robust=robust).fit(wild).precision_ - K).max() for robust in (False, True)]
+    assert error[1] < 0.5 * error[0]
+    assert error[1] < 0.35 * K.max()
 
 
 # --- outliers ------------------------------------------------------------------------------------------------------

@@ -193,6 +193,14 @@ def test_a_white_signal_is_as_small_as_what_two_columns_do_not_share():
     assert 1 - add_white_signal(S, 1000)[0, 1] / S[0, 1] == pytest.approx(own / 1000, rel=0.01)
 
 
+def test_a_white_signal_spares_a_heavy_edge():
+    """What two columns nearly share stays as precise as it is, however many other columns there are."""
+    S = np.eye(50)
+    S[0, 1] = S[1, 0] = 1 - 1e-5
+    better = add_white_signal(S, 500)
+    assert 1 - better[0, 1] == pytest.approx(1e-5, rel=0.01)
+
+
 def test_copies_do_not_count_and_columns_that_never_vary_get_a_variance():
     twice = np.hstack([Z, Z])
     S = twice.T @ twice / len(twice)

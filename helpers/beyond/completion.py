@@ -21,6 +21,7 @@ from scipy.sparse import csgraph
 
 N_ITERATIONS = 200
 MIN_STEP = 1e-10
+RIDGE = 1e-14  # of the scaled Hessian, which rounding may leave singular
 DOMINANCE = 1 + 1e-6  # of a diagonal over the sum of its row, where nothing else tells that K is positive definite
 
 
@@ -119,8 +120,9 @@ def _newton_step(Sigma, A, slope, free):
     n = m + 1 if free else m
     scale = np.sqrt(np.diag(H)[:n])
     scaled = H[:n, :n] / np.outer(scale, scale)
+    _, solution, failed = linalg.lapack.dposv(scaled + RIDGE * np.eye(n), g[:n] / scale)
     step = np.zeros(m + 1)
-    step[:n] = linalg.solve(scaled, g[:n] / scale, assume_a="sym") / scale
+    step[:n] = (g[:n] / scale if failed else solution) / scale
     return step, max(float(g @ step), 0.0)
 
 

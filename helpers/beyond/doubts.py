@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from .broad_law import LAW
-from .moments import MIN_VALUES, add_white_signal, autocorrelations, effective_share
+from .moments import MIN_VALUES, add_white_signal, autocorrelations, effective_share, fill_constant
 
 NODES = (3, 200)  # what the broad network was trained on
 SAMPLES = LAW["n_signals"]
@@ -62,11 +62,10 @@ def of_copies(y, deviations, edges, n_signals, names):
     product = np.where(varied, a * b, 1)
     gap = np.where(varied, (y - (a - b) ** 2) / product, 1).clip(0, 4)  # 2 (1 - r)
     unexplained = gap * (1 - gap / 4)  # 1 - r^2
-    bound = ALIKE * (np.median(unexplained) or 1)
-    alike = np.flatnonzero(unexplained <= bound)
     m = len(deviations)
-    by_chance = m * (m - 1) / 2 * stats.beta.cdf(bound, max(n_signals - 1, 0.01) / 2, 0.5)
-    if not len(alike) > 10 * by_chance:  # as many as independent columns have
+    by_chance = m * (m - 1) / 2 * stats.beta.cdf(unexplained, max(n_signals - 1, 0.01) / 2, 0.5)  # among all pairs
+    alike = np.flatnonzero((unexplained <= ALIKE * (np.median(unexplained) or 1)) & (by_chance < 0.001))
+    if not len(alike):
         return None
     pairs = [f"{a!r} and {b!r}" for a, b in names[np.asarray(edges)[:, alike].T].tolist()]
     return (
@@ -81,7 +80,7 @@ def of_negative_correlations(S, n_signals, names):
     freedom = n_signals - m
     if m < 3 or freedom < 10:
         return None
-    K = np.linalg.inv(add_white_signal(S, n_signals))
+    K = np.linalg.inv(add_white_signal(fill_constant(S, n_signals), n_signals))
     d = np.sqrt(np.diag(K))
     i, j = np.triu_indices(m, 1)
     r = -(K / np.outer(d, d))[i, j]

@@ -42,8 +42,8 @@ def learn_from_moments(network, S, n_signals, *, signed, self_loops, min_probabi
     W, probability = (A.toarray() for A in _weigh(estimate, all_pairs(len(S)), len(S), min_probability))
     if not self_loops:
         return Found(_likely_laplacian(W, (S * signed_laplacian(W)).sum()), None, probability)
-    K, scale, _ = complete(add_white_signal(S, typical), W)
-    return Found(scale * W, K, probability)
+    K = complete(add_white_signal(S, typical), W).precision
+    return Found(np.where(W != 0, -K, 0), K, probability)
 
 
 @torch.no_grad()

@@ -71,6 +71,7 @@ class LearnedGraph:
     def to_pandas(self) -> "pd.DataFrame":
         """The edges as a data frame, the most probable and then the strongest first: `source`, `target`, `weight`,
         `partial_correlation` and, if there is one, `probability`."""
+        check_is_fitted(self)
         try:
             import pandas as pd  # learning does not need it
         except ImportError:

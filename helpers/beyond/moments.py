@@ -21,7 +21,8 @@ MIN_LAGS = 3
 WINDOW = 3  # lags are summed up to so many times the time within which samples forget
 MAX_SERIES = 500  # columns among which pairs are averaged, and
 MAX_VALUES = 2**24  # values that are transformed at once
-COPY = 1e-12  # share of a variance that another column leaves unexplained: below, rounding is all there is
+MAX_SPREAD = 1e70  # between the variances of two columns
+COPY = 1e-9  # share of a variance that another column leaves unexplained: below, rounding is all there is
 
 
 class Moments(NamedTuple):
@@ -48,7 +49,10 @@ def location_and_scale(X, names, *, centre, standardise, robust):
     location = middle(X, 0) if centre else np.zeros(X.shape[1])
     scale = np.ones(X.shape[1])
     if standardise:
-        size = np.nanmax(np.abs(X - location)) or 1.0  # squares of what is divided by it stay in range
+        sizes = np.nanmax(np.abs(X - location), 0)
+        size = np.where(
+            (sizes > 0) & (sizes < 1e-100 * sizes.max()), sizes, sizes.max() or 1.0
+        )  # squares stay in range
         scale = size * root_mean_square((X - location) / size, robust=robust)
         check_scale(scale, names)
     if robust and centre:  # again without what rows have in common, which blurs medians, not differences
@@ -62,6 +66,16 @@ def check_scale(scale, names):
     if not scale.all():
         constant = names[scale == 0][:5].tolist()
         raise ValueError(f"X has constant columns, {constant}: drop them, or do not standardise")
+
+
+def check_spread(variances, names):
+    """ValueError if columns are of so different units that their products are out of range; variances (m,)."""
+    positive = variances > 0
+    found = variances[positive]
+    if found.max() > MAX_SPREAD * found.min():
+        least, most = names[positive][[found.argmin(), found.argmax()]].tolist()
+        ratio = math.sqrt(found.max()) / math.sqrt(found.min())
+        raise ValueError(f"column {most!r} of X varies {ratio:.0e} times as much as {least!r}: set standardise=True")
 
 
 def bring_to_one_size(Z):
@@ -221,18 +235,14 @@ def fill_constant(S, n_signals):
 def add_white_signal(S, n_signals):
     """S (m, m) as if each column had a little noise of its own: positive definite, with the variances of S.
 
-    As much as one signal among N has of what no other single column explains: column i gets c_i / N, c_i the harmonic
-    mean over j of S_ii - S_ij^2 / S_jj. So a large part that all columns share, or other units, change nothing. Copies
-    of a column do not count. All variances are positive, see `fill_constant`.
+    As much as one signal among N has of what the most similar column does not explain: column i gets c_i / N, c_i the
+    least S_ii - S_ij^2 / S_jj. So neither a large part that all columns share, nor one heavy edge, nor other units make
+    a difference. Copies of a column do not count. All variances are positive, see `fill_constant`.
     """
     variances = np.diag(S)
     R = S / np.sqrt(np.outer(variances, variances))
-    np.fill_diagonal(R, 0)
     unexplained = 1 - R**2
-    np.fill_diagonal(unexplained, 0)
-    counted = unexplained > COPY
-    inverse = np.divide(1, unexplained, where=counted, out=np.zeros_like(R)).sum(1)
-    share = np.divide(counted.sum(1), inverse, where=inverse > 0, out=np.ones(len(S)))
+    share = np.where(unexplained > COPY, unexplained, 1).min(1)
     d = np.sqrt(1 + share / n_signals)
     R = R / np.outer(d, d)
     np.fill_diagonal(R, 1)

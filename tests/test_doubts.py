@@ -1,0 +1,135 @@
+"""Doubts: raised where there is reason, with a name and a remedy, and not on data that follow the model."""
+
+import numpy as np
+import pytest
+import torch
+
+from helpers.beyond import broad_law, doubts
+from helpers.graphs import all_pairs, differences, sample_graphs
+from helpers.signals import sample_signals
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((300, 6))
+NAMES = np.array(list("abcdef"))
+
+
+def about(X):
+    """What `of_columns` sees: distances, pairs, deviations, number of samples."""
+    S = X.T @ X / len(X)
+    edges = all_pairs(X.shape[1]).numpy()
+    return differences(torch.from_numpy(S)).numpy(), edges, np.sqrt(np.diag(S)), len(X)
+
+
+def of_columns(X, names=NAMES, *, scaled=False):
+    return [doubt for doubt in doubts.of_columns(*about(X), names, scaled=scaled) if doubt]
+
+
+def test_columns_that_follow_the_model_raise_none():
+    assert of_columns(X) == []
+    smooth = sample_signals(sample_graphs("BA", 1, 40, seed=0, dtype=torch.float64)[0], 300, seed=1).numpy()
+    assert of_columns(smooth, np.arange(40)) == []
+    assert doubts.of_negative_correlations(smooth.T @ smooth / 300, 300, np.arange(40)) is None
+    assert doubts.of_time(smooth) is None
+    assert list(doubts.of_size(np.zeros((40, 40)), 300)) == []
+
+
+@pytest.mark.parametrize("m", [5, 40])
+def test_the_training_law_hardly_raises_any(m):
+    draw = broad_law.sample_broad(100, m, seed=m)
+    raised = []
+    for S, n in zip(draw.moments.numpy(), draw.n_signals.tolist()):
+        y = differences(torch.from_numpy(S)).numpy()
+        deviations = np.sqrt(np.diag(S))
+        found = [*doubts.of_columns(y, all_pairs(m).numpy(), deviations, n, np.arange(m), scaled=False)]
+        raised.append(any(found))
+    assert np.mean(raised) <= 0.05
+
+
+def test_units_are_told_by_several_columns_or_by_a_very_large_factor():
+    (told,) = of_columns(X * 10.0 ** np.array([0, 0, 0, 1, 2, 3]))
+    assert "1e+03-fold" in told or "9e+02-fold" in told or "-fold, from 'a'" in told or "from 'b'" in told
+    assert "to 'f'" in told and "standardise=True" in told
+    assert of_columns(X * 10.0 ** np.array([0, 0, 0, 1, 2, 3]), scaled=True) == []
+    many = np.random.default_rng(1).standard_normal((100, 30))
+    names = np.arange(30)
+    assert of_columns(many * np.where(names == 7, 300, 1), names) == [], "one node may vary much more"
+    assert "to 7" in of_columns(many * np.where(names == 7, 5000, 1), names)[0]
+
+
+def test_constant_columns_are_named():
+    (told,) = of_columns(X * np.array([1, 0, 1, 1, 0, 1]))
+    assert told.startswith("2 columns ('b', 'e') never varied") and "drop" in told
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("noise", [0, 1e-4])
+def test_copies_are_named(sign, noise):
+    data = X.copy()
+    data[:, 4] = 5 * sign * data[:, 2] + noise * X[:, 4]
+    (told,) = of_columns(data)
+    assert "1 pair ('c' and 'e')" in told and "keep one of each" in told
+    data[:, 4] += 0.5 * X[:, 4]
+    assert of_columns(data) == []
+
+
+def test_every_column_twice_names_the_first_pairs():
+    (told,) = of_columns(np.hstack([X, X]), np.arange(12))
+    assert "6 pairs (0 and 6, 1 and 7, 2 and 8, ...)" in told
+    (told,) = of_columns(np.repeat(X[:, :1], 4, 1), np.arange(4))
+    assert "6 pairs" in told
+
+
+def test_columns_that_agree_by_chance_are_no_copies():
+    few = np.random.default_rng(2).standard_normal((3, 400))
+    y, edges, deviations, n = about(few)
+    r = 1 - ((y - (deviations[edges[0]] - deviations[edges[1]]) ** 2) / (2 * deviations[edges].prod(0)))
+    assert (1 - r**2).min() < 1e-4 * np.median(1 - r**2)
+    assert doubts.of_copies(y, deviations, edges, n, np.arange(400)) is None
+
+
+def test_negative_partial_correlations_are_told_where_the_model_has_none():
+    K = np.eye(6) * 2.0
+    K[0, 1] = K[1, 0] = 1.0
+    data = RNG.standard_normal((300, 6)) @ np.linalg.cholesky(np.linalg.inv(K)).T
+    S = data.T @ data / 300
+    told = doubts.of_negative_correlations(S, 300, NAMES)
+    assert told.startswith("1 of 15 ") and "'a' and 'b'" in told and "about -0.5" in told and "signed=True" in told
+    assert doubts.of_negative_correlations(S, 15, NAMES) is None, "too few samples to tell"
+    assert doubts.of_negative_correlations(X.T @ X / 300, 300, NAMES) is None
+    S[5] = S[:, 5] = 0
+    assert doubts.of_negative_correlations(S, 300, NAMES) is not None, "a constant column is no hindrance"
+
+
+def test_time_is_told_if_it_matters():
+    series = np.cumsum(RNG.standard_normal((400, 5)), 0)
+    told = doubts.of_time(series)
+    assert "400 rows are worth about" in told and "n_independent='auto'" in told
+    assert doubts.of_time(RNG.permutation(series)) is None
+    weak = X[1:] + 0.2 * X[:-1]
+    assert doubts.of_time(weak) is None, "worth 93 % of the rows"
+    assert doubts.of_time(X[:3]) is None
+    assert doubts.of_time(np.where(RNG.random(series.shape) < 0.1, np.nan, series)) is not None
+    assert doubts.of_time(1000 + X) is None, "a level is no autocorrelation"
+
+
+def test_sizes_and_densities_outside_of_training_are_told():
+    p = np.zeros((201, 201))
+    (told,) = doubts.of_size(p, 100)
+    assert told.startswith("201 nodes are outside of 3 to 200")
+    assert list(doubts.of_size(p[:200, :200], 10_000)) == []
+    (told,) = doubts.of_size(p[:3, :3], 4.9)
+    assert told.startswith("4.9 independent samples are outside of 5 to 10,000")
+    (told,) = doubts.of_size(np.ones((20, 20)) - np.eye(20), 100)
+    assert told.startswith("190 of 190 pairs are edges")
+    assert list(doubts.of_size(0.8 * (np.ones((20, 20)) - np.eye(20)), 100)) == []
+    assert list(doubts.of_size(np.ones((5, 5)) - np.eye(5), 100)) == []
+
+
+def test_gaps_and_contradictions_are_told():
+    counts = np.full((6, 6), 50)
+    assert doubts.of_gaps(counts, NAMES) is None
+    counts[1, 3] = counts[3, 1] = 2
+    assert "1 pair ('b' and 'd') of columns share fewer than 3 rows" in doubts.of_gaps(counts, NAMES)
+    assert doubts.of_gaps(np.full((6, 6), 2), NAMES) is None, "two rows without gaps"
+    assert doubts.of_repair(0.0) is None
+    assert "smallest eigenvalue -0.3" in doubts.of_repair(0.3)
