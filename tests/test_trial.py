@@ -342,6 +342,21 @@ def test_options_are_those_of_graph_learner(visit, tmp_path, monkeypatch):
     assert_equal(found, run(page, tmp_path, monkeypatch))
 
 
+def test_different_units_are_noticed_and_a_wrong_probability_is_mended(visit):
+    page = visit()
+    give(page, csv(CHAIN.assign(g=1e4 * CHAIN["g"])))
+    field = page.get_by_label("probability of at least")
+    field.fill("7")
+    page.get_by_role("button", name="Learn the graph").click()
+    learned(page)
+    assert field.input_value() == "0.5"
+    assert "-fold, as if they had different units" in page.get_by_role("alert").inner_text()
+    page.get_by_label("Columns have different units").check()
+    page.get_by_role("button", name="Learn the graph").click()
+    learned(page)
+    assert page.get_by_role("alert").is_hidden()
+
+
 def test_an_example_is_learned_again_with_other_options(visit, tmp_path, monkeypatch):
     page = visit()
     page.get_by_role("button", name="Companies").click()
