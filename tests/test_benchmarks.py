@@ -159,6 +159,13 @@ def test_a_network_with_signs_is_asked_for_both(monkeypatch, case):
     torch.testing.assert_close(unsigned, model(case.moments, case.n_signals, signed=False).positive.detach())
 
 
+def test_no_probability_is_above_one(monkeypatch):
+    sure = torch.tensor([[0.9999999, 0.5]]).double()
+    rounded = SimpleNamespace(positive=sure, negative=torch.full_like(sure, 2e-7), expected=sure)
+    monkeypatch.setattr(b, "network", lambda name: lambda moments, n_signals: rounded)
+    assert b.estimate(b.LEARNER, None, None)[0].tolist() == [[1.0, pytest.approx(0.5)]]
+
+
 def test_every_method_answers(case):
     found = b.answers(case)
     assert next(iter(found)) == b.LEARNER and b.LASSO not in found

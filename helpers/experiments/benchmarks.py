@@ -186,7 +186,7 @@ def estimate(model, moments, n_signals, **kinds):
         probability, weight = network(model)(differences(moments).clamp_min(0), n_signals)
         return probability, probability * weight
     found = network(model)(moments, n_signals, **kinds)
-    return found.positive + found.negative, found.expected
+    return (found.positive + found.negative).clamp_max(1), found.expected  # single precision rounds
 
 
 def learner(model, case):
