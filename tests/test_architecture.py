@@ -29,7 +29,7 @@ ROWS = (
     ),
     ("experiments.runs",),
     ("experiments.sweep", "experiments.methods", "experiments.authors", "experiments.exactness"),
-    ("experiments.scaling",),
+    ("experiments.scaling", "experiments.benchmarks"),
     ("experiments.measure", "experiments.judging"),
     ("experiments.readings",),
     ("experiments.claims",),

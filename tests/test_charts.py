@@ -77,6 +77,16 @@ def drawn_curves():
     return charts.curves(frame, {"t": {"xlabel": "samples", "ticks": (1, 3)}})
 
 
+def drawn_comparison():
+    frame = tidy(
+        **{"GraphLearner": [0.01], 'GraphLearner (prior="mixed")': [0.02], "Eq. (4)": [0.3], "Correlations": [0.0]}
+    )
+    frame = pd.concat([frame, frame.assign(family="WS, rewired", value=frame.value / 2)])
+    frame = pd.concat([frame.assign(metric="F1"), frame.assign(metric="wrong pairs", value=1 - frame.value)])
+    published = {"BA": 0.1, "WS, rewired": 0.05}
+    return charts.comparison(frame, ["F1", "wrong pairs"], "GraphLearner", published, log_from=1e-2, width=2)
+
+
 def drawn_agreement():
     exact = np.array([[[0.7, 0.3, 0.0], [0.0, 0.2, 0.8]]])
     return charts.agreement({"signed": (exact, exact[..., [0, 1, 2]]), "5 nodes": (np.eye(3)[None, :2], exact)})

@@ -169,30 +169,42 @@ def test_an_interruption_says_that_nothing_is_lost(registered, call, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "differ, authors, argv, code, told",
+    "differ, others, argv, code, told",
     [
-        ([], True, [], 0, "4 of 4 files in data/real agree with the raw data\n"),
-        (["a", "b"], True, [], 1, "these differ, --write replaces them: a, b\n"),
-        ([], False, [], 1, "these differ, --write replaces them: authors.csv\n"),
-        (["a"], False, ["--write"], 0, "3 of 5 files in data/real agree with the raw data\nreplaced: a, authors.csv\n"),
+        ([], (True, True, True), [], 0, "6 of 6 files in data/real agree with the raw data\n"),
+        (["a", "b"], (True, True, True), [], 1, "these differ, --write replaces them: a, b\n"),
+        ([], (False, True, False), [], 1, "these differ, --write replaces them: authors, lasso\n"),
         (
-            [], None, ["--download", "--write"], 0,
-            "authors.csv is left out: the authors' weights are not there\n"
-            "3 of 3 files in data/real agree with the raw data\n",
+            ["a"], (True, False, True), ["--write"], 0,
+            "5 of 7 files in data/real agree with the raw data\nreplaced: a, networks\n",
+        ),
+        (
+            [], (None, True, None), ["--download", "--write"], 0,
+            "authors is left out: the raw files behind it are not there\n"
+            "lasso is left out: the raw files behind it are not there\n"
+            "4 of 4 files in data/real agree with the raw data\n",
         ),
     ],
 )  # fmt: skip
-def test_data_compares(call, monkeypatch, differ, authors, argv, code, told):
+def test_data_compares(call, monkeypatch, differ, others, argv, code, told):
     asked = []
-    module = SimpleNamespace(compare=lambda **how: asked.append(how) or (["x", "y", "z"], list(differ)))
-    monkeypatch.setitem(sys.modules, "helpers.real.datasets", module)
-    theirs = SimpleNamespace(compare=lambda **how: asked.append(how) or authors, ERRORS="authors.csv")
-    monkeypatch.setitem(sys.modules, "helpers.experiments.authors", theirs)
+
+    def answer(value):
+        return lambda **how: asked.append(how) or value
+
+    modules = {
+        "real.datasets": {"compare": answer((["x", "y", "z"], list(differ)))},
+        "experiments.authors": {"compare": answer(others[0]), "ERRORS": "authors"},
+        "real.networks": {"compare": answer(others[1]), "SHIPPED": "networks"},
+        "experiments.benchmarks": {"compare_lasso": answer(others[2]), "LASSO_SCORES": "lasso"},
+    }
+    for name, content in modules.items():
+        monkeypatch.setitem(sys.modules, f"helpers.{name}", SimpleNamespace(**content))
     found, out, err = call("data", *argv)
     assert found == code
     assert told == (err if code else out)
     write = "--write" in argv
-    assert asked == [{"download": "--download" in argv, "write": write}, {"write": write}]
+    assert asked == [{"download": "--download" in argv, "write": write}, *[{"write": write}] * 3]
 
 
 @pytest.mark.parametrize(

@@ -492,7 +492,7 @@ def pixels_near(page, x, y, reach=6):
 def test_signs_have_colours_and_a_legend(visit):
     page = visit(make_graph())
     assert page.locator(".legend li").all_inner_texts() == [
-        "positive weight", "negative weight", "width: size of the weight, up to 2.00", "probability 55 % to 100 %",
+        "positive weight", "negative weight", "width: weight up to 2.00", "probability 55 % to 100 %",
     ]  # fmt: skip
     page.mouse.move(0, 0)
     (ax, ay), (bx, by), (cx, cy) = (where(page, k) for k in (1, 2, 3))
@@ -519,9 +519,27 @@ def test_signs_have_colours_and_a_legend(visit):
 
 def test_a_legend_without_signs_or_probabilities(visit):
     page = visit(nx.Graph([("a", "b", {"weight": 3.0})]))
-    assert page.locator(".legend li").all_inner_texts() == ["edge", "width: size of the weight, up to 3.00"]
+    assert page.locator(".legend li").all_inner_texts() == ["edge", "width: weight up to 3.00"]
     page.get_by_role("button", name="Show the matrix").click()
     assert page.locator(".legend li").all_inner_texts() == ["weight 0 to 3.00"]
+
+
+def test_one_giant_makes_no_hairlines_of_the_others(visit):
+    graph = nx.star_graph(40)
+    for *_, values in graph.edges(data=True):
+        values["weight"] = 1.0
+    graph.edges[0, 1]["weight"] = 1000.0
+    page = visit(graph)
+    assert page.locator(".legend li").all_inner_texts()[1] == "width: weight up to 1.00 or more"
+    page.evaluate("""() => {
+        window.widths = new Set();
+        const { stroke } = CanvasRenderingContext2D.prototype;
+        CanvasRenderingContext2D.prototype.stroke = function () { widths.add(this.lineWidth); };
+        explorer.drawNow();
+        CanvasRenderingContext2D.prototype.stroke = stroke;
+    }""")
+    assert page.evaluate("Math.max(...widths)") > 2
+    assert page.evaluate("widths.size") == 2  # edges, and rims of nodes
 
 
 def test_less_probable_edges_are_fainter(visit):

@@ -5,20 +5,20 @@
 
 const TOLERANCE = 1e-10; // of the log-likelihood
 const N_ITERATIONS = 200;
-const COPY = 1e-12; // share of a variance that another column leaves unexplained: below, rounding is all there is
+const RIDGE = 1e-14; // of the scaled Hessian, which rounding may leave singular
+const COPY = 1e-9; // share of a variance that another column leaves unexplained: below, rounding is all there is
 
 // S as if each column had a little noise of its own, with the variances of S: correlations, divided by what noise costs.
 function correlationsWithWhite(S, n, m) {
   const variances = diagonalOf(S, m);
   const R = S.map((x, k) => x / Math.sqrt(variances[Math.floor(k / m)] * variances[k % m]));
   const d = variances.map((_, i) => {
-    let counted = 0;
-    let inverses = 0;
+    let share = 1; // of the variance that the most similar column does not explain
     for (let j = 0; j < m; j++) {
       const unexplained = 1 - R[i * m + j] ** 2;
-      if (i !== j && unexplained > COPY) (counted++, (inverses += 1 / unexplained));
+      if (unexplained > COPY) share = Math.min(share, unexplained);
     }
-    return Math.sqrt(1 + (inverses > 0 ? counted / inverses : 1) / n);
+    return Math.sqrt(1 + share / n);
   });
   return R.map((x, k) => (k % (m + 1) ? x / (d[Math.floor(k / m)] * d[k % m]) : 1));
 }
@@ -92,9 +92,10 @@ function newtonStep(Sigma, A, slope, m) {
     H[at(i, m)] = H[at(m, i)];
   }
   const scale = diagonalOf(H, m + 1).map(Math.sqrt);
-  const C = cholesky(H.map((x, k) => x / (scale[Math.floor(k / (m + 1))] * scale[k % (m + 1)])), m + 1);
-  if (!C) return { step: g.map(() => 0), squared: 0 }; // rounding is all that is left
-  const step = choleskySolve(C, g.map((x, k) => x / scale[k])).map((x, k) => x / scale[k]);
+  const scaled = H.map((x, k) => x / (scale[Math.floor(k / (m + 1))] * scale[k % (m + 1)]) + (k % (m + 2) ? 0 : RIDGE));
+  const C = cholesky(scaled, m + 1);
+  const b = g.map((x, k) => x / scale[k]);
+  const step = (C ? choleskySolve(C, b) : b).map((x, k) => x / scale[k]);
   return { step, squared: Math.max(total(g.map((x, k) => x * step[k])), 0) };
 }
 

@@ -5,6 +5,7 @@
 (() => {
   const MAX_NODES = 200;
   const MAX_BYTES = 15e6;
+  const UNITS = 100; // between the largest and the smallest standard deviation
   const KINDS = { uint8: Uint8Array, float32: Float32Array };
 
   const element = (tag, properties = {}, ...children) => {
@@ -58,7 +59,7 @@
     standardise: box(false),
     signed: box(true),
     selfLoops: box(true),
-    minProbability: element("input", { type: "number", min: 0, max: 1, step: 0.05, value: 0.5 }),
+    minProbability: element("input", { type: "number", min: 0, max: 1, step: "any", value: 0.5 }),
   };
   let begin = () => {}; // learn what was chosen
   const go = button("Learn the graph", () => begin());
@@ -197,11 +198,12 @@
 
   function options() {
     const { standardise, signed, selfLoops, minProbability } = boxes;
+    if (!minProbability.validity.valid || minProbability.value === "") minProbability.value = 0.5;
     return {
       standardise: standardise.checked && !standardise.disabled,
       signed: signed.checked,
       selfLoops: selfLoops.checked,
-      minProbability: Math.min(Math.max(Number(minProbability.value) || 0, 0), 1),
+      minProbability: Number(minProbability.value),
     };
   }
 
@@ -262,8 +264,12 @@
     return edges;
   }
 
-  listeners.learned = ({ edges }) => {
+  listeners.learned = ({ edges, ratio }) => {
     progress.hidden = true;
+    if (ratio > UNITS) {
+      const units = `Standard deviations of the columns differ ${Math.round(ratio).toLocaleString("en")}-fold, as if they had different units:`;
+      say(`${units} if they have, tick the first option and learn again.`, "note");
+    }
     const seconds = (performance.now() - begun) / 1000;
     const drawing = element("div");
     const duration = seconds < 0.1 ? "less than 0.1 s" : `${seconds.toFixed(1)} s`;

@@ -3,7 +3,7 @@
 // Beside the page: keeps the table that was read and the network, and answers. Tasks and answers:
 //   {task: "start", network}                  none
 //   {task: "read", text}                      {task: "read", n, names, problems, gaps, separator, header, decimal}
-//   {task: "learn", chosen, options}          {task: "progress", share} ... {task: "learned", edges}
+//   {task: "learn", chosen, options}          {task: "progress", share} ... {task: "learned", edges, ratio}
 //   {task: "learn", X or y, n, m, options}    the same, for an example: a table X (n, m), or distances y of standardised signals
 // or {task: "failed", message}. `id` comes back with every answer. options: {standardise, signed, selfLoops, minProbability}
 
@@ -44,7 +44,9 @@ const TASKS = {
     const seen = y
       ? { S: correlations(Float64Array.from(y), m, allPairs(m)), n: n - 1 }
       : tableMoments(X ?? gather(chosen), chosen?.length ?? m, options.standardise);
-    return { edges: learn(seen.S, seen.n, network, options, report) };
+    const variances = diagonalOf(seen.S, chosen?.length ?? m);
+    const ratio = Math.sqrt(Math.max(...variances) / Math.min(...variances)); // of standard deviations
+    return { ratio, edges: learn(seen.S, seen.n, network, options, report) };
   },
 };
 const ANSWERS = { read: "read", learn: "learned" };

@@ -1,5 +1,7 @@
 """The figures that show tables: one function per type, drawn from tidy frames in the style of `plots`."""
 
+from itertools import product
+
 import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
@@ -225,6 +227,36 @@ def reliability(curves, *, width=3.4):
         axis.set(title=title, xlabel="edge probability", aspect="equal", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
     axes[0, 0].set_ylabel("share that are edges")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def comparison(frame, metrics, leader, published=None, *, log_from=None, width=2.1):
+    """Methods side by side: one row of panels per metric, one column per family, one line per method.
+
+    Dots are means with 95 % intervals. The dashed line goes through the method `leader`, so that what lies on its
+    better side is a loss of it. `published` is {family: value}, a cross on a line of its own. Values are drawn on a
+    logarithmic scale from `log_from` on; below it, and without it, on a linear one.
+    """
+    families = frame.family.unique()
+    models = list(frame.model.unique()[::-1])
+    lines = ["published", *models] if published else models
+    size = (width * len(families) + 3, (0.26 * len(lines) + 0.7) * len(metrics) + 0.3)
+    figure, axes = plt.subplots(len(metrics), len(families), figsize=size, sharex="row", sharey=True, squeeze=False)
+    for (row, metric), (column, family) in product(enumerate(metrics), enumerate(families)):
+        axis = axes[row, column]
+        part = frame[(frame.metric == metric) & (frame.family == family)]
+        axis.axvline(part[part.model == leader].value.item(), color=COLOURS[leader], ls="--", lw=1, zorder=1)
+        for line in part.itertuples():
+            colour = COLOURS.get(line.model, COLOURS.get(_plain_name(line.model)))
+            face = colour if line.model in COLOURS else "white"
+            axis.errorbar(line.value, lines.index(line.model), xerr=line.ci, fmt="o", color=colour, mfc=face, ms=5)
+        if published:
+            axis.plot(published[family], 0, "x", color=PAPERS, ms=6, mew=1.8)
+        title = family.replace(", ", "\n") if row == 0 else ""
+        axis.set(yticks=range(len(lines)), yticklabels=lines, title=title, xlabel=metric)
+        if log_from:
+            axis.set_xscale("symlog", linthresh=log_from, linscale=0.5)
+        axis.grid(lw=0.4, alpha=0.5)
     return figure
 
 

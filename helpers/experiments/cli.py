@@ -118,15 +118,20 @@ def _check_device(device):
 
 def compare_data(args):
     from ..real.datasets import compare
+    from ..real.networks import SHIPPED
+    from ..real.networks import compare as compare_networks
     from .authors import ERRORS
     from .authors import compare as compare_authors
+    from .benchmarks import LASSO_SCORES, compare_lasso
 
     agree, differ = compare(download=args.download, write=args.write)
-    same = compare_authors(write=args.write)
-    if same is None:
-        print(f"{ERRORS} is left out: the authors' weights are not there")
-    else:
-        (agree if same else differ).append(ERRORS)
+    others = {ERRORS: compare_authors, SHIPPED: compare_networks, LASSO_SCORES: compare_lasso}
+    for name, compare_one in others.items():
+        same = compare_one(write=args.write)
+        if same is None:
+            print(f"{name} is left out: the raw files behind it are not there")
+        else:
+            (agree if same else differ).append(name)
     print(f"{len(agree)} of {len(agree) + len(differ)} files in data/real agree with the raw data")
     if differ and args.write:
         print(f"replaced: {', '.join(differ)}")

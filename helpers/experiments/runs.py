@@ -336,7 +336,7 @@ def equivariant(family, n_nodes=20, options=()):
     )  # fmt: skip
 
 
-def broad(n_rounds=4, width=64, epochs=2500):
+def broad(n_rounds=4, width=64, epochs=2000):
     """BroadL2G on fresh graphs of the broad law; an epoch has graphs of one size. The plain one is GraphLearner's."""
     told = "" if (n_rounds, width) == (4, 64) else f"-{n_rounds}x{width}"
     return Run(

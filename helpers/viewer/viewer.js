@@ -21,6 +21,7 @@ const showGraph = (() => {
   const CLICK = 4; // pixels that a pointer may move and still have clicked
   const NEAR = 14; // pixels from a node within which it is meant
   const MOVING = 3000; // edges that are drawn while something moves; all of them once it rests
+  const FEW = 20; // edges
   const FADES = 10; // degrees of opacity
   const WIDTHS = 12; // degrees of width
   const LONGEST_PATH = 100; // edges that are drawn at once
@@ -49,6 +50,9 @@ const showGraph = (() => {
     const edges = graph.weight.map((_, e) => e);
     const size = graph.weight.map(Math.abs);
     const heaviest = size.reduce((a, b) => Math.max(a, b), 0) || 1;
+    // the weight from which on edges have their full width: a few giants must not make hairlines of all others
+    const full = size.length > FEW ? size.slice().sort((a, b) => a - b)[Math.floor(0.95 * size.length)] || heaviest : heaviest;
+    const relative = size.map((w) => Math.min(w / full, 1));
     const signed = graph.weight.some((w) => w < 0);
     // what the slider cuts: the probability or, without one, the weight relative to the largest
     const strength = graph.probability ?? size.map((w) => w / heaviest);
@@ -56,7 +60,7 @@ const showGraph = (() => {
     // Looks: sign, and some degrees of opacity and of width, in the order in which they are drawn, the surest last.
     const fade = (e) => (graph.probability && weakest < 1 ? (strength[e] - weakest) / (1 - weakest) : 1);
     const fades = edges.map((e) => Math.round(FADES * fade(e)) / FADES);
-    const widths = size.map((w) => Math.ceil((WIDTHS * w) / heaviest) / WIDTHS);
+    const widths = relative.map((w) => Math.ceil(WIDTHS * w) / WIDTHS);
     const opacity = fades.map((f) => (graph.probability ? 0.15 + 0.85 * f : 0.85));
     const look = edges.map((e) => 2 * (FADES * fades[e] * (WIDTHS + 1) + WIDTHS * widths[e]) + (graph.weight[e] < 0 ? 1 : 0));
     const byStyle = (a, b) => look[a] - look[b];
@@ -65,7 +69,7 @@ const showGraph = (() => {
       incident[graph.source[e]].push(e);
       incident[graph.target[e]].push(e);
     }
-    const degree = incident.map((list) => list.reduce((sum, e) => sum + size[e], 0));
+    const degree = incident.map((list) => list.reduce((sum, e) => sum + relative[e], 0));
     const largest = degree.reduce((a, b) => Math.max(a, b), 0) || 1;
     const byDegree = graph.names.map((_, i) => i).sort((i, j) => degree[j] - degree[i] || i - j);
     const colour = (i) => (graph.group ? GROUPS[graph.group[i] % GROUPS.length] : NODE);
@@ -151,20 +155,21 @@ const showGraph = (() => {
         swatch.style.cssText = style;
         return element("li", {}, swatch, text);
       };
-      const most = number(heaviest);
+      const most = number(full);
+      const more = full < heaviest ? " or more" : "";
       const rows = [];
       if (edges.length && mode === "graph") {
         rows.push(line(`height: 4px; background: ${POSITIVE}`, signed ? "positive weight" : "edge"));
         if (signed) rows.push(line(`height: 4px; background: ${NEGATIVE}`, "negative weight"));
         const wedge = "height: 6px; border-radius: 0; clip-path: polygon(0 45%, 100% 0, 100% 100%, 0 55%)";
-        rows.push(line(`${wedge}; background: #566070`, `width: size of the weight, up to ${most}`));
+        rows.push(line(`${wedge}; background: #566070`, `width: weight up to ${most}${more}`));
         if (graph.probability) {
           const gradient = "linear-gradient(to right, #56607026, #566070)";
           rows.push(line(`height: 4px; background: ${gradient}`, `probability ${slider.min} % to 100 %`));
         }
       } else if (edges.length) {
         const ends = `${signed ? `${NEGATIVE}, ` : ""}#ffffff, ${POSITIVE}`;
-        const text = signed ? `weight −${most} to ${most}, white is 0` : `weight 0 to ${most}`;
+        const text = signed ? `weight −${most} to ${most}${more}, white is 0` : `weight 0 to ${most}${more}`;
         rows.push(line(`width: 56px; height: 10px; background: linear-gradient(to right, ${ends})`, text));
         if (graph.probability) rows.push(element("li", { className: "remark" }, "paler where it is less probable"));
       }
@@ -184,7 +189,7 @@ const showGraph = (() => {
       n,
       graph.source,
       graph.target,
-      edges.map((e) => (size[e] / heaviest) * strength[e] + 1e-3),
+      edges.map((e) => relative[e] * strength[e] + 1e-3),
     );
     if (before) layout.keepPlaces(before);
     layout.run(n <= 700 ? 300 : 30); // what is left is seen
@@ -383,7 +388,7 @@ const showGraph = (() => {
       const set = (row, column, rgb) => image.data.set(rgb, 4 * (n * row + column));
       for (let i = 0; i < n; i++) set(i, i, [229, 232, 236]);
       for (const e of shown) {
-        const depth = opacity[e] * (0.15 + 0.85 * Math.sqrt(size[e] / heaviest));
+        const depth = opacity[e] * (0.15 + 0.85 * Math.sqrt(relative[e]));
         const rgb = [1, 3, 5].map((k) => 255 - depth * (255 - parseInt(paint(e).slice(k, k + 2), 16)));
         set(rank[graph.source[e]], rank[graph.target[e]], rgb);
         set(rank[graph.target[e]], rank[graph.source[e]], rgb);
