@@ -1,6 +1,6 @@
 """figures/explorer.png, the picture in README of the page that `GraphLearner.to_html` writes.
 
-PYTHONPATH=. .venv/bin/python -m book.picture
+    PYTHONPATH=. .venv/bin/python -m book.picture
 """
 
 import shutil
