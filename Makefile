@@ -15,6 +15,8 @@ export JUPYTER_PREFER_ENV_PATH := 1
 export JUPYTER_NO_CONFIG := 1
 export IPYTHONDIR := $(CURDIR)/.venv/ipython
 unexport JUPYTER_PATH PYTHONPATH PYTHONHOME
+# Dozens of processes load the package: each would compile it anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup reproduce test book train data measure lint format clean

@@ -2,9 +2,12 @@
 notebooks and files work there as they do in the repository, and this folder as the one with the settings."""
 
 import os
+import sys
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
+
+sys.modules.setdefault("rfc3987_syntax", None)  # takes seconds to load; see helpers/experiments/notebooks.py
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -248,12 +248,13 @@ class GraphLearner(LearnedGraph, BaseEstimator):
 
     def _check_memory(self, n, m):
         """Say what memory is needed; if there is less, MemoryError with options that fit."""
-        needed = fit_memory(n, m, self.candidates, self.method)
+        method = "broad" if self._is_broad else self.method
+        needed = fit_memory(n, m, self.candidates, method)
         free = psutil.virtual_memory().available
         self._say(f"{m:,} nodes, {n:,} samples: about {needed / GB:.2g} GB of memory, {free / GB:.2g} GB are free")
         if needed > free:
             need = f"{m:,} nodes need about {needed / GB:.2g} GB, {free / GB:.2g} GB are free"
-            raise MemoryError(f"{need}: {fitting_options(n, m, self.method, free)}")
+            raise MemoryError(f"{need}: {fitting_options(n, m, method, free)}")
 
     # --- the steps of fit -------------------------------------------------------------------------------------------
 

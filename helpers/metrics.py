@@ -78,6 +78,19 @@ def auc(w_hat, w):
     return ((rank * edge).sum(-1) - n_edge * (n_edge + 1) / 2) / (n_edge * n_none)
 
 
+def average_precision(w_hat, w):
+    """Area under the precision-recall curve, as a sum over its steps, as for `auc`: two (..., E) -> (...).
+
+    The mean over the edges w > 0 of the precision among the pairs that score at least as high.
+    """
+    score, edge = _score_and_label(w_hat, w)
+    above, edges_above = (
+        torch.from_numpy(stats.rankdata(-x.numpy(), "max", axis=-1)).double()
+        for x in (score, torch.where(edge, score, -torch.inf))
+    )
+    return torch.where(edge, edges_above / above, 0).sum(-1) / edge.sum(-1)
+
+
 def binarise(w_hat, threshold):
     """Ones where w_hat > threshold >= 0, else zeros: (..., E) -> (..., E)."""
     (w_hat,) = check_finite(w_hat=w_hat)

@@ -25,6 +25,13 @@ COLOURS = {  # one colour per method, in every figure
     "Inverse covariance": "#b5b56b",
     "Laplacian maximum likelihood": "#3a7d44",
     "EquivariantL2G": "#e08214",
+    "GraphLearner": "#0b2f6b",
+    "Graphical lasso (cross-validation)": "#4d7f17",
+    "Graphical lasso (extended BIC)": "#a5cf6b",
+    "Partial correlations": "#e6ab02",
+    "Partial correlations (Ledoit-Wolf)": "#d95f9a",
+    "Correlations": "#1b9e77",
+    "Eq. (4)": "#8c8c8c",
     "k-NN": "#8c8c8c",
     "learned": "#d1495b",
 }

@@ -1,6 +1,7 @@
 import io
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,13 @@ settings.load_profile("repository")
 NO_BROWSER = "no Chromium on the path: `apt-get install chromium`, or the installer of Chromium or Chrome"
 PATIENCE = 120_000  # milliseconds
 
+sys.modules.setdefault("rfc3987_syntax", None)  # takes seconds to load; see helpers/experiments/notebooks.py
 torch.set_num_threads(1)  # the arrays are small, and another worker has the other core
+
+
+def pytest_collection_modifyitems(items):
+    """What one worker must do alone starts first, so that no worker is left with it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
 
 
 @pytest.fixture

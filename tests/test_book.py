@@ -12,7 +12,7 @@ from urllib.parse import unquote, urldefrag, urlsplit
 
 import pytest
 import torch
-from conftest import find_chromium
+from conftest import Window, find_chromium
 
 from book import pages
 from helpers import paths
@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(900)]
 
 ROOT = paths.ROOT
 REPOSITORY = "https://github.com/owner/name"
-DESK, PHONE = 1280, 390  # widths in pixels
+DESK, PHONE, HEIGHT = 1280, 390, 844  # pixels
+DRAWN = ("index.html", f"{pages.METHOD}.html", f"{pages.TRY}.html")  # pages of which each has a script of ours
 
 
 # --- what is made while the book is built -----------------------------------------------------------------------------
@@ -212,14 +213,28 @@ LOOK = """async () => {
 
 
 @pytest.fixture(scope="module")
-def views(book, address, open_window):
-    """{(page, width): what was seen there}, with the errors and the requests that opening the page caused."""
+def views(book, address, chromium):
+    """{(page, width): what was seen there}, with the errors and the requests that the page had caused by then.
+
+    A page is opened on a desk and then made as narrow as a phone, since equations take long to draw. What one of our
+    own scripts draws is opened on the phone as well.
+    """
+    window = Window(chromium, DESK, HEIGHT)
     seen = {}
-    for width in (DESK, PHONE):
-        window = open_window(width)
-        for name in names_of_pages(book):
-            found = window.goto(address + name).evaluate(LOOK)
-            seen[name, width] = found | {"errors": [*window.errors], "requests": [*window.requests]}
+
+    def look(name, width):
+        found = window.page.evaluate(LOOK)
+        seen[name, width] = found | {"errors": [*window.errors], "requests": [*window.requests]}
+
+    for name in names_of_pages(book):
+        window.page.set_viewport_size({"width": DESK, "height": HEIGHT})
+        window.goto(address + name)
+        look(name, DESK)
+        window.page.set_viewport_size({"width": PHONE, "height": HEIGHT})
+        if name in DRAWN:
+            window.goto(address + name)
+        look(name, PHONE)
+    window.page.close()
     return seen
 
 

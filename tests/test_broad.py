@@ -17,6 +17,7 @@ from helpers.beyond.broad import (
     KindObservations,
     Round,
     describe,
+    fill_missing_direction,
 )
 from helpers.beyond.broad_law import sample_broad
 from helpers.graphs import all_pairs, renumber, to_vector
@@ -211,12 +212,17 @@ def test_weights_by_hand(model):
     log = ((positive * a + negative * b) / p).log()
     mean = (p * log).sum() / p.sum()
     spread = ((p * (log - mean) ** 2).sum() / p.sum() + 1e-6).sqrt()
-    told = torch.stack([(log - mean) / 3, (log - mean) / (spread + 0.1) / 3, spread.log().expand(3, 1) / 3], -1)
-    pull, add = model.size(torch.cat([h, told], -1)).unbind(-1)
-    weight = (mean + (log - mean) * torch.sigmoid(3 - pull)).exp()
     rank = nodes[..., -1].sum() - ((1 - negative) * b * y_sum).sum()
-    leverage = (positive * (weight * y).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)).sum()
-    expected = weight * rank / leverage * (0.3 * add).exp()
+
+    def scale(weight):
+        seen = positive * (weight * y).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)
+        return (rank / seen.sum()).log().expand(3, 1)
+
+    ratio = log - mean
+    told = torch.stack([ratio / 3, ratio / (spread + 0.1) / 3, spread.log().expand(3, 1) / 3, scale(log.exp())], -1)
+    pull, add, trust = model.size(torch.cat([h, told], -1)).unbind(-1)
+    weight = (mean + ratio * torch.sigmoid(3 - pull)).exp()
+    expected = (weight.log() + torch.sigmoid(trust) * scale(weight) + 0.3 * add).exp()
     torch.testing.assert_close(model._weights(h, log_p, a, b, y, y_sum, nodes), expected)
 
 
@@ -299,3 +305,44 @@ def test_bad_input_is_named(model, S, n, told):
 def test_estimates_have_names():
     assert Estimate._fields == ("positive", "negative", "weight")
     assert (N_PAIR_FEATURES, N_PAIR_ROWS, N_NODE_ROWS) == (24, 29, 9)
+
+
+# --- moments without an inverse -------------------------------------------------------------------------------------
+
+
+def zero_sums(n=1, v=None):
+    """Second moments of rows that are orthogonal to v, constant unless told: (n, M, M)."""
+    X = torch.randn(n, 60, M, generator=torch.Generator().manual_seed(2)).double()
+    v = torch.ones(M).double() if v is None else v
+    X = X - (X @ v)[..., None] * v / (v @ v)
+    return X.mT @ X / 60
+
+
+def test_a_direction_that_all_rows_lack_gets_a_large_variance():
+    S = zero_sums(2)
+    filled = fill_missing_direction(S, torch.tensor([60.0, 60.0]))
+    one = torch.ones(M).double()
+    largest = torch.linalg.eigvalsh(S)[:, -1]
+    torch.testing.assert_close(filled @ one, 1e4 * largest[:, None] * one)
+    torch.testing.assert_close(Atoms.of(filled).difference, Atoms.of(S).difference, rtol=1e-6, atol=1e-6)
+    few = torch.tensor([60.0, float(M)])  # with so few rows, directions are missing by chance
+    assert torch.equal(fill_missing_direction(S, few)[1], S[1])
+
+
+def test_other_gaps_are_left_alone():
+    """Two equal columns are an infinitely heavy edge; and where all is there, nothing changes."""
+    equal = torch.zeros(M).double()
+    equal[0], equal[1] = 1.0, -1.0
+    full = torch.eye(M).double()[None]
+    two = zero_sums(v=equal)
+    one = torch.ones(M).double()
+    centre = torch.eye(M).double() - one[:, None] * one / M
+    for S in (full, two, centre @ two @ centre):
+        assert torch.equal(fill_missing_direction(S, torch.tensor([60.0])), S)
+
+
+def test_the_network_sees_what_was_filled(model):
+    S = zero_sums()
+    close(model(S, 60.0)[:2], model(fill_missing_direction(S, torch.tensor([60.0])), 60.0)[:2])
+    per_entry = torch.full((1, M, M), 60.0)
+    close(model(S, per_entry)[:2], model(S, 60.0)[:2])

@@ -160,6 +160,64 @@ def test_bad_input_is_named(monkeypatch):
         candidates.candidate_edges(X, 5)
 
 
+def signed_signals(m=200, seed=0):
+    """`signals`, a third of the nodes upside down, each signal with a level."""
+    rng = np.random.default_rng(seed)
+    X = signals(m, seed=seed) + 0.3 * rng.normal(size=(32, 1))
+    return X * np.where(rng.random(m) < 0.3, -1, 1)
+
+
+@pytest.mark.parametrize("limit", [10_000, 10])
+def test_signed_candidates_are_the_nearest_by_difference_and_by_sum(limit, monkeypatch):
+    monkeypatch.setattr(candidates, "EXACT_SEARCH", limit)
+    Z = signed_signals()
+    edges, y = candidates.candidates_signed(Z, 6)
+    i, j = edges.numpy()
+    double = np.concatenate([Z, -Z], 1)  # -x_j is a node of its own
+    squares = ((double.T[:200, None] - double.T) ** 2).mean(2)
+    np.fill_diagonal(squares, np.inf)
+    squares[np.arange(200), 200 + np.arange(200)] = np.inf
+    truth = set()
+    for block in (squares[:, :200], squares[:, 200:]):
+        near = block.argsort(1)[:, :6]
+        truth |= {(min(a, b), max(a, b)) for a, row in enumerate(near.tolist()) for b in row}
+    found = set(zip(i.tolist(), j.tolist()))
+    assert len(found) == len(i) and (i < j).all() and (np.diff(i * 200 + j) > 0).all()
+    if limit > 200:
+        assert found == truth
+    else:
+        assert len(found & truth) > 0.95 * len(truth)
+    np.testing.assert_allclose(y.difference, squares[i, j])
+    np.testing.assert_allclose(y.sum, squares[i, 200 + j])
+    np.testing.assert_allclose(y.ground, (Z**2).mean(0))
+    torch.testing.assert_close(y.sum, 2 * (y.ground[i] + y.ground[j]) - y.difference)
+
+
+def test_unsigned_candidates_are_those_of_differences():
+    Z = signed_signals()
+    edges, y = candidates.candidates_signed(Z, 6, signed=False)
+    plain, distances_of_plain = candidates.candidate_edges(Z, 6)
+    assert torch.equal(edges, plain)
+    torch.testing.assert_close(y.difference, distances_of_plain)
+    assert y.sum is None
+    np.testing.assert_allclose(y.ground, (Z**2).mean(0))
+    with pytest.raises(ValueError, match=r"n_candidates=200: between 1 and n_nodes - 1 = 199"):
+        candidates.candidates_signed(Z, 200)
+    with pytest.raises(ValueError, match="shape"):
+        candidates.candidates_signed(Z[0], 2)
+
+
+def test_robust_moments_of_pairs_clip_all_three_kinds():
+    Z = np.random.default_rng(0).normal(size=(4000, 3))
+    Z[0] = 1e3
+    edges = torch.tensor([[0, 1], [1, 2]])
+    y = candidates.pair_moments(Z, edges, robust=True)
+    for value, truth in zip(y, (2, 2, 1)):
+        np.testing.assert_allclose(value, truth, rtol=0.1)
+    rough = candidates.pair_moments(Z, edges)
+    assert (rough.sum > 100).all() and (rough.ground > 100).all()
+
+
 def test_adjacency_is_symmetric_and_sparse():
     W = candidates.adjacency(torch.tensor([2.0, 0.0, 3.0]), torch.tensor([[0, 0, 2], [1, 3, 3]]), 4)
     assert W.nnz == 4

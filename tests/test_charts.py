@@ -77,6 +77,21 @@ def drawn_curves():
     return charts.curves(frame, {"t": {"xlabel": "samples", "ticks": (1, 3)}})
 
 
+def drawn_comparison():
+    frame = tidy(
+        **{"GraphLearner": [0.01], 'GraphLearner (prior="mixed")': [0.02], "Eq. (4)": [0.3], "Correlations": [0.0]}
+    )
+    frame = pd.concat([frame, frame.assign(family="WS, rewired", value=frame.value / 2)])
+    frame = pd.concat([frame.assign(metric="F1"), frame.assign(metric="wrong pairs", value=1 - frame.value)])
+    published = {"BA": 0.1, "WS, rewired": 0.05}
+    return charts.comparison(frame, ["F1", "wrong pairs"], "GraphLearner", published, log_from=1e-2, width=2)
+
+
+def drawn_agreement():
+    exact = np.array([[[0.7, 0.3, 0.0], [0.0, 0.2, 0.8]]])
+    return charts.agreement({"signed": (exact, exact[..., [0, 1, 2]]), "5 nodes": (np.eye(3)[None, :2], exact)})
+
+
 DRAWN = {name[6:]: draw for name, draw in list(globals().items()) if name.startswith("drawn_")}
 
 
@@ -164,6 +179,17 @@ def test_reliability_has_one_line_per_family():
     assert left.lines[1].get_color() == right.lines[1].get_color() != left.lines[2].get_color()
     assert left.collections[0].get_sizes().tolist() == pytest.approx([24, 8, 16])
     assert (left.get_title(), right.get_title()) == ("N = 30", "N = 300")
+
+
+def test_agreement_shows_signs_that_there_are():
+    left, right = drawn_agreement().axes
+    positive, negative = left.collections
+    assert positive.get_offsets().tolist() == [[0.3, 0.3], [0.2, 0.2]]
+    assert negative.get_offsets().tolist() == [[0.0, 0.0], [0.8, 0.8]]
+    (only,) = right.collections
+    assert only.get_offsets().tolist() == [[0.0, 0.3], [1.0, 0.2]]
+    assert (left.get_ylabel(), right.get_title()) == ("the network's", "5 nodes")
+    assert [text.get_text() for text in left.figure.legends[0].texts] == ["positive edge", "negative edge"]
 
 
 def test_a_sweep_tells_models_variants_and_references_apart():

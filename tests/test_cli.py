@@ -15,7 +15,7 @@ from helpers.experiments.runs import Run
 TINY = Run("tiny", "unrolling", "BA", n_nodes=6, n_layers=3, n_train=64, n_val=16, epochs=2)
 OTHER = replace(TINY, name="other", seed=1)
 WILD = replace(TINY, name="wild", lr=1e4)  # diverges
-VERBS = ("list", "status", "train", "data", "readme", "measure")
+VERBS = ("list", "status", "train", "data", "exact", "readme", "measure")
 
 
 @pytest.fixture
@@ -169,30 +169,42 @@ def test_an_interruption_says_that_nothing_is_lost(registered, call, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "differ, authors, argv, code, told",
+    "differ, others, argv, code, told",
     [
-        ([], True, [], 0, "4 of 4 files in data/real agree with the raw data\n"),
-        (["a", "b"], True, [], 1, "these differ, --write replaces them: a, b\n"),
-        ([], False, [], 1, "these differ, --write replaces them: authors.csv\n"),
-        (["a"], False, ["--write"], 0, "3 of 5 files in data/real agree with the raw data\nreplaced: a, authors.csv\n"),
+        ([], (True, True, True), [], 0, "6 of 6 files in data/real agree with the raw data\n"),
+        (["a", "b"], (True, True, True), [], 1, "these differ, --write replaces them: a, b\n"),
+        ([], (False, True, False), [], 1, "these differ, --write replaces them: authors, lasso\n"),
         (
-            [], None, ["--download", "--write"], 0,
-            "authors.csv is left out: the authors' weights are not there\n"
-            "3 of 3 files in data/real agree with the raw data\n",
+            ["a"], (True, False, True), ["--write"], 0,
+            "5 of 7 files in data/real agree with the raw data\nreplaced: a, networks\n",
+        ),
+        (
+            [], (None, True, None), ["--download", "--write"], 0,
+            "authors is left out: the raw files behind it are not there\n"
+            "lasso is left out: the raw files behind it are not there\n"
+            "4 of 4 files in data/real agree with the raw data\n",
         ),
     ],
 )  # fmt: skip
-def test_data_compares(call, monkeypatch, differ, authors, argv, code, told):
+def test_data_compares(call, monkeypatch, differ, others, argv, code, told):
     asked = []
-    module = SimpleNamespace(compare=lambda **how: asked.append(how) or (["x", "y", "z"], list(differ)))
-    monkeypatch.setitem(sys.modules, "helpers.real.datasets", module)
-    theirs = SimpleNamespace(compare=lambda **how: asked.append(how) or authors, ERRORS="authors.csv")
-    monkeypatch.setitem(sys.modules, "helpers.experiments.authors", theirs)
+
+    def answer(value):
+        return lambda **how: asked.append(how) or value
+
+    modules = {
+        "real.datasets": {"compare": answer((["x", "y", "z"], list(differ)))},
+        "experiments.authors": {"compare": answer(others[0]), "ERRORS": "authors"},
+        "real.networks": {"compare": answer(others[1]), "SHIPPED": "networks"},
+        "experiments.benchmarks": {"compare_lasso": answer(others[2]), "LASSO_SCORES": "lasso"},
+    }
+    for name, content in modules.items():
+        monkeypatch.setitem(sys.modules, f"helpers.{name}", SimpleNamespace(**content))
     found, out, err = call("data", *argv)
     assert found == code
     assert told == (err if code else out)
     write = "--write" in argv
-    assert asked == [{"download": "--download" in argv, "write": write}, {"write": write}]
+    assert asked == [{"download": "--download" in argv, "write": write}, *[{"write": write}] * 3]
 
 
 @pytest.mark.parametrize(
@@ -212,6 +224,31 @@ def test_verbs_are_passed_on_and_their_exit_code_comes_back(call, monkeypatch, a
     assert asked == 3 * [how]
 
 
+@pytest.mark.parametrize(
+    "differ, argv, code, told",
+    [
+        ([], [], 0, "4 of 4 laws in exact.csv agree with what was computed\n"),
+        (["exact5"], ["exact5"], 1, "these differ, --write replaces them: exact5\n"),
+        (["exact5"], ["exact5", "exact4", "--write"], 0, "1 of 2 laws in exact.csv agree with what was computed\n"
+         "replaced: exact5\n"),
+    ],
+)  # fmt: skip
+def test_exact_probabilities_are_compared(call, monkeypatch, differ, argv, code, told):
+    asked = []
+    module = SimpleNamespace(compare=lambda laws, **how: asked.append((laws, how)) or differ, NAME="exact")
+    monkeypatch.setitem(sys.modules, "helpers.experiments.exactness", module)
+    found, out, err = call("exact", *argv)
+    assert (found, err if code else out) == (code, told)
+    laws = [law for law in argv if law != "--write"] or ["exact4", "exact5", "exact10", "exact20"]
+    assert asked == [(laws, {"write": "--write" in argv})]
+
+
+def test_a_law_that_is_none_is_named(call):
+    code, _, err = call("exact", "exact6")
+    assert code == 2
+    assert err == "l2g: law='exact6': choose among exact4, exact5, exact10, exact20\n"
+
+
 @pytest.mark.parametrize("error", [ValueError, ImportError, FileNotFoundError])
 def test_errors_are_one_clear_line(call, monkeypatch, error):
     def fail(**_):
@@ -222,12 +259,13 @@ def test_errors_are_one_clear_line(call, monkeypatch, error):
 
 
 def test_the_modules_behind_the_verbs_take_what_they_are_given():
-    from helpers.experiments import measure, readme
+    from helpers.experiments import exactness, measure, readme
     from helpers.real import datasets
 
     inspect.signature(datasets.compare).bind(download=True, write=True)
     inspect.signature(readme.main).bind(check=True)
     inspect.signature(measure.main).bind(million=True)
+    inspect.signature(exactness.compare).bind(["exact5"], write=True)
     assert datasets.Comparison._fields == ("agree", "differ")
 
 
@@ -236,7 +274,15 @@ def test_the_modules_behind_the_verbs_take_what_they_are_given():
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_changes_nothing(verb, monkeypatch, capsys):
-    for name in ("list_runs", "show_status", "train_runs", "compare_data", "renew_readme", "measure_times"):
+    for name in (
+        "list_runs",
+        "show_status",
+        "train_runs",
+        "compare_data",
+        "compare_exact",
+        "renew_readme",
+        "measure_times",
+    ):
         monkeypatch.setattr(cli, name, lambda args: pytest.fail("--help was carried out"))
     with pytest.raises(SystemExit) as end:
         cli.main([verb, "--help"])

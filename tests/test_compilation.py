@@ -1,7 +1,9 @@
 import numba
+import numpy as np
 from numba.core.registry import CPUDispatcher
 
-from helpers.engine import kernels
+from helpers.beyond import posterior
+from helpers.engine import jumps, kernels
 from helpers.experiments.compilation import compile_kernels
 
 
@@ -15,3 +17,13 @@ def test_every_kernel_that_is_kept_is_compiled_for_every_type():
     assert [name for name, types in used.items() if numba.float64 not in types] == []
     assert numba.float32 in used["_forward"]
     assert numba.float32 in used["_backward"]
+
+
+def test_the_chain_is_compiled_once_for_all_laws():
+    compile_kernels()
+    compiled = list(jumps.walk.signatures)
+    assert len(compiled) == 1
+    rng = np.random.default_rng(0)
+    for law in posterior.LAWS.values():
+        posterior.walk(law, np.eye(law.n_nodes), 30.0, posterior.draw_state(law, rng), 1, 1, rng)
+    assert jumps.walk.signatures == compiled

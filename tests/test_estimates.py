@@ -28,8 +28,8 @@ class Fixed(torch.nn.Module):
         self.asked = (*asked, options)
         return Estimate(*map(torch.tensor, self.values))
 
-    def on_list(self, *asked, progress):
-        self.asked = asked
+    def on_list(self, *asked, **options):
+        self.asked = (*asked, options)
         return Estimate(*map(torch.tensor, self.values))
 
 
@@ -103,20 +103,20 @@ def test_a_list_has_the_moments_of_its_atoms(signed, self_loops):
     network = Fixed([0.9] * E, [0.0] * E, [1.0] * E)
     options = {"signed": signed, "self_loops": self_loops, "min_probability": 0.5}
     found = learn_on_list(network, X, edges, 99, **options)
-    difference, total, ground, n, asked, m = network.asked
+    difference, total, ground, n, asked, m, given = network.asked
     i, j = edges
     S_ = torch.from_numpy(S)
     torch.testing.assert_close(difference, S_[i, i] + S_[j, j] - 2 * S_[i, j])
     if signed:
         torch.testing.assert_close(total, S_[i, i] + S_[j, j] + 2 * S_[i, j])
+    torch.testing.assert_close(ground, S_.diagonal())
     if self_loops:
-        torch.testing.assert_close(ground, S_.diagonal())
         assert np.linalg.eigvalsh(found.K.toarray())[0] > 0
         off = found.K - sparse.diags_array(found.K.diagonal())
         np.testing.assert_allclose(off.toarray(), -found.A.toarray(), rtol=1e-12)
     else:
         L = signed_laplacian(found.A).toarray()
         assert (S * L).sum() == pytest.approx(np.linalg.matrix_rank(L))
-    assert (total is None, ground is None) == (not signed, not self_loops)
+    assert (total is None, given["self_loops"]) == (not signed, self_loops)
     assert (n, m) == (99, 10) and asked is edges
     assert found.A.nnz == found.probability.nnz == 2 * E

@@ -9,7 +9,15 @@ from sklearn.covariance import graphical_lasso as scikit_learns
 
 from helpers.graphs import to_matrix, to_vector
 from helpers.rivals.glad import ThetaEigen
-from helpers.rivals.graphical_lasso import best_penalty, from_moments, graphical_lasso, partial_correlations, precision
+from helpers.rivals.graphical_lasso import (
+    best_penalty,
+    by_extended_bic,
+    extended_bic,
+    from_moments,
+    graphical_lasso,
+    partial_correlations,
+    precision,
+)
 from helpers.signals import Observations
 
 
@@ -176,3 +184,24 @@ def test_best_penalty_has_the_highest_likelihood_on_held_out_moments():
     assert best not in (alphas[0], alphas[-1]), "an example with a best penalty in between is needed"
     assert best_penalty(Observations(S, 20.0), Observations(held_out, 20.0), alphas) == best
     assert best_penalty(S, held_out, alphas[::-1]) == best
+
+
+def test_the_extended_criterion_by_hand():
+    P = torch.tensor([[2.0, -1, 0], [-1, 2, 0], [0, 0, 1]]).double()
+    S = torch.eye(3).double() * 3
+    expected = 50 * (15 - np.log(3)) + np.log(50) + 4 * 0.3 * np.log(3)
+    assert extended_bic(P, S, 50, gamma=0.3).item() == pytest.approx(expected)
+
+
+def test_each_graph_has_the_penalty_of_least_criterion():
+    """Of two graphs with the same moments the one with fewer signals has the larger penalty."""
+    S = moments(1, n=500)[[0, 0]]
+    alphas = (0.02, 0.1, 0.4)
+    n = torch.tensor([20.0, 5000.0])
+    found = by_extended_bic(Observations(S, n), alphas)
+    values = torch.stack([extended_bic(precision(S, a), S, n) for a in alphas])
+    chosen = [alphas[k] for k in values.argmin(0)]
+    assert chosen[0] > chosen[1]
+    for k in range(2):
+        torch.testing.assert_close(found[k], from_moments(S[k], chosen[k]), rtol=0, atol=1e-3)
+    assert torch.equal(by_extended_bic(Observations(S[0], 20.0), alphas), found[0])

@@ -20,7 +20,7 @@ from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_score
 from test_completion import draw
 
 from helpers import GraphLearner, learner, paths, plots
-from helpers.beyond import likelihood
+from helpers.beyond import atom_lists
 from helpers.beyond.broad import BroadL2G
 from helpers.beyond.candidates import estimate_memory, fit_memory, fitting_options
 from helpers.beyond.equivariant import EquivariantL2G
@@ -661,7 +661,7 @@ def test_the_network_on_candidates_is_near_the_one_on_all_pairs(monkeypatch):
     probability = near.fit(data).edge_probability_
     assert sparse.issparse(probability) and probability.nnz < 60 * 30
     assert np.abs(probability.toarray() - dense.edge_probability_).mean() < 0.005
-    monkeypatch.setattr(likelihood, "DENSE_NODES", 0)
+    monkeypatch.setattr(atom_lists, "DENSE_NODES", 0)
     sketched = near.fit(data)
     assert gmse(vector(dense), truth) < 0.05 and gmse(vector(sketched), truth) < 0.1
 
@@ -713,21 +713,21 @@ def free(monkeypatch):
     return Memory
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_what_cannot_fit_is_refused_with_what_would(method, free):
+@pytest.mark.parametrize("name", LEARNERS)
+def test_what_cannot_fit_is_refused_with_what_would(name, free):
     """The advice is followed to the letter, and works."""
     free.available = 3 * 10**8
     data = np.random.default_rng(0).standard_normal((5, 1500))
-    with pytest.raises(MemoryError, match=r"1,500 nodes need about 1 GB, 0.28 GB are free: method=") as error:
-        GraphLearner(method).fit(data)
+    with pytest.raises(MemoryError, match=r"1,500 nodes need about \d(\.\d)? GB, 0.28 GB are free: method=") as error:
+        make(name).fit(data)
     advice, candidates = re.search(r"method='(\w+)', candidates=(\d+) needs 0\.\d+ GB", str(error.value)).groups()
-    assert advice == (method if method in ("equivariant", "exact", "pds") else "exact")
-    following = GraphLearner(advice, candidates=int(candidates), verbose=False)
+    assert advice == {"broad": "equivariant", "equivariant": "equivariant", "pds": "pds"}.get(name, "exact")
+    following = make(name, method=advice, candidates=int(candidates), verbose=False)
     following._check_options(1500)
     following._check_memory(*data.shape)
     if advice == "exact":
         assert following.fit(data).adjacency_.shape == (1500, 1500)
-    more = {"exact": 100, "pds": 100, "equivariant": 50}[advice]
+    more = {"broad": 30, "equivariant": 50}.get(name, 100)
     assert int(candidates) == more, "as many as fit"
 
 
@@ -748,6 +748,8 @@ def test_memory_that_is_just_enough_is_enough(free):
 
 def test_memory_grows_with_samples_pairs_and_messages():
     assert fit_memory(100, 50, None, "mle") == 8 * (3 * 100 * 50 + 60 * 50**2)
+    assert fit_memory(100, 50, None, "broad") == 8 * (3 * 100 * 50 + 190 * 50**2)
+    assert fit_memory(100, 500, 10, "broad") - fit_memory(100, 500, 10, "pds") == 8e6 + 6e6
     search = estimate_memory(5000, 100, 10) + 8 * 3 * 100 * 5000
     assert fit_memory(100, 5000, 10, "exact") == search
     assert fit_memory(100, 5000, 10, "equivariant") == search + 800 * 5000 * 10 + 24 * 2000**2

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
-from helpers.beyond import likelihood
+from helpers.beyond import atom_lists
 from helpers.beyond.likelihood import (
     approximate_mle,
     effective_resistances,
@@ -104,9 +104,9 @@ def test_sketches_approach_the_exact_resistances(monkeypatch):
     assert errors[0] < 0.13
     assert errors[1] < errors[0] / 3  # the root of 16 is 4
     assert not torch.equal(sketch, effective_resistances(w, edges, m, n_probes=512, seed=2, tol=1e-8))
-    monkeypatch.setattr(likelihood, "DENSE_NODES", 100)
+    monkeypatch.setattr(atom_lists, "DENSE_NODES", 100)
     torch.testing.assert_close(
-        effective_resistances(w, edges, m), effective_resistances(w, edges, m, n_probes=64), rtol=0, atol=0
+        effective_resistances(w, edges, m), effective_resistances(w, edges, m, n_probes=256), rtol=0, atol=0
     )
 
 
@@ -163,6 +163,22 @@ def test_approximate_mle_on_a_list(n_probes):
     assert 28 < (first * y).sum() < 40
 
 
+@pytest.mark.parametrize("reach, degree", [(1, 2), (3, 3), (6, 4)])
+def test_a_list_starts_from_a_graph_of_half_its_candidates(monkeypatch, reach, degree):
+    """Or of 2 to 4 edges per node."""
+    asked = []
+
+    def learn_and_tell(y, degree, **options):
+        asked.append(degree)
+        return learn(y, degree, **options)
+
+    monkeypatch.setattr(likelihood, "learn", learn_and_tell)
+    ends = torch.tensor([sorted((k, (k + step) % 15)) for k in range(15) for step in range(1, reach + 1)]).T
+    y = torch.rand(15 * reach, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 1
+    approximate_mle(y, 0, edges=ends, n_nodes=15)
+    assert asked == [degree]
+
+
 def test_zero_distances_are_refused():
     y = torch.tensor([0.0, 1, 1])
     for solve in (laplacian_mle, approximate_mle):
@@ -214,6 +230,7 @@ def test_mle_kkt(n_signals):
     path = laplacian_mle(y, path=True)
     assert path.shape[0] == 8 and path.shape[2] == 190
     assert torch.allclose(path[:, -1], w_hat, rtol=1e-5, atol=1e-7 * w_hat.max())
+    torch.testing.assert_close(path[:, 0], 2 / (20 * y))
     assert (mle_certificate(path[:, 0], y).gap > 0.01).all()
 
 
@@ -238,6 +255,22 @@ def test_mle_on_disconnected_graphs(disconnected, sigma2):
     reachable = torch.matrix_power(to_matrix(w).bool().double() + torch.eye(20), 20)[:, i, j] > 0
     assert w_hat[~reachable].max() < 1e-3
     assert (((w_hat - w) ** 2).sum(-1) / (w**2).sum(-1)).max() < 0.02
+
+
+@pytest.mark.parametrize("sigma2", [0.0, 0.1])
+def test_mle_certificate_by_hand(sigma2):
+    y = random_distances(5, 9, 0)
+    w = torch.rand(10, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.1
+    constant = torch.full((5, 5), 1 / 5, dtype=torch.float64)
+    K = laplacian(w) + sigma2 * (torch.eye(5) - constant) + constant
+    S = torch.linalg.inv(K)
+    i, j = all_pairs(5)
+    r = S[i, i] + S[j, j] - 2 * S[i, j]
+    X = (y / r).min() * (S - constant)
+    primal = w @ y - torch.logdet(K)
+    dual = 4 + torch.linalg.eigvalsh(X)[1:].log().sum() - sigma2 * X.trace()
+    expected = torch.stack([primal, dual, (primal - dual) / 4, torch.minimum(w * y, 1 - r / y).abs().max()])
+    torch.testing.assert_close(torch.stack([*mle_certificate(w, y, sigma2=sigma2)]), expected)
 
 
 def test_mle_certificate_of_infeasible_points():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 from scipy.spatial.distance import squareform
-from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from helpers import metrics
 
@@ -98,6 +98,20 @@ def test_auc_sees_only_the_order(score, label):
     score = np.abs(score)
     assert torch.equal(metrics.auc(score, label), metrics.auc(np.expm1(2 * score), label))
     assert metrics.auc(8 - score, label) == pytest.approx(1 - metrics.auc(score, label))
+
+
+@given(scores, labels)
+def test_average_precision_is_scikit_learns_with_ties(score, label):
+    expected = average_precision_score(label, np.maximum(score, 0))
+    assert metrics.average_precision(score, label) == pytest.approx(expected, abs=1e-12)
+
+
+def test_average_precision_of_a_batch_the_truth_and_a_constant():
+    w_hat, w = weights(2, 3)
+    each = [[metrics.average_precision(a, b) for a, b in zip(*rows)] for rows in zip(w_hat, w)]
+    assert metrics.average_precision(w_hat, w).tolist() == each
+    assert (metrics.average_precision(w, w) == 1).all()
+    torch.testing.assert_close(metrics.average_precision(torch.ones_like(w), w), (w > 0).double().mean(-1))
 
 
 def test_auc_of_the_truth_and_of_a_constant():

@@ -131,52 +131,53 @@ def test_pictures_that_look_the_same_keep_their_bytes():
 WHERE = "import os, time\nprint(os.getcwd(), flush=True)\ntime.sleep(0.3)\nprint(os.environ.get('L2G_CHECK'))"
 
 
-def test_a_second_run_leaves_the_file_alone(tmp_path):
-    path = store(tmp_path / "a.ipynb", WHERE, VERDICT)
-    outcome = notebooks.run(path)
-    assert (outcome.name, outcome.failure) == ("a", "")
-    assert 0 < outcome.seconds < 300
-    text = path.read_text()
-    notebook = nbformat.reads(text, as_version=4)
-    assert [output.text for output in notebook.cells[1].outputs] == [f"{tmp_path}\nNone\n"]
-    assert notebooks.check(text) == []
-    before = path.stat()
-    assert not notebooks.run(path).failure
-    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-
-
-def test_failures_name_notebook_and_cell(tmp_path, capsys):
+def test_outputs_are_stored_and_failures_name_notebook_and_cell(tmp_path, capsys, monkeypatch):
     broken = store(tmp_path / "broken.ipynb", "x = 1", "print(x)\n1 / 0", VERDICT)
-    good = store(tmp_path / "good.ipynb", "x = 2", VERDICT)
+    good = store(tmp_path / "good.ipynb", WHERE, VERDICT)
     before = broken.read_bytes()
-    failures = {outcome.name: outcome.failure for outcome in notebooks.run_all([broken, good], jobs=2)}
-    assert failures["good"] == ""
-    assert failures["broken"].startswith("In [2]: ")
-    assert "ZeroDivisionError: division by zero" in failures["broken"]
-    assert "\x1b" not in failures["broken"]
+    outcomes = {}
+
+    def run_all(*files, **options):
+        outcomes.update((outcome.name, outcome) for outcome in original(*files, **options))
+        return outcomes.values()
+
+    original = notebooks.run_all
+    monkeypatch.setattr(notebooks, "run_all", run_all)
+    assert notebooks.main(["run", "--jobs", "2", str(broken), str(good)]) == 1
+    assert outcomes["good"].failure == ""
+    assert 0 < outcomes["good"].seconds < 300
+    assert outcomes["broken"].failure.startswith("In [2]: ")
+    assert "ZeroDivisionError: division by zero" in outcomes["broken"].failure
+    assert "\x1b" not in outcomes["broken"].failure
+    assert broken.read_bytes() == before, "a notebook that fails stays as it was"
     printed = capsys.readouterr().out
     assert printed.splitlines()[-2:] == ["failed: broken", "1 passed, 1 failed"]
     assert "2 notebooks in " in printed
     assert "\nFAILED broken " in f"\n{printed}"
     assert "\nok     good " in f"\n{printed}"
-    assert notebooks.main(["run", str(broken)]) == 1
-    assert broken.read_bytes() == before, "a notebook that fails stays as it was"
+    text = good.read_text()
+    notebook = nbformat.reads(text, as_version=4)
+    assert [output.text for output in notebook.cells[1].outputs] == [f"{tmp_path}\nNone\n"]
+    assert notebooks.check(text) == []
+    first = good.stat()
+    assert not notebooks.run(good).failure
+    second = good.stat()
+    assert (first.st_ino, first.st_mtime_ns) == (second.st_ino, second.st_mtime_ns), "nothing new, nothing written"
 
 
 def test_testing_compares_marked_cells_only_and_writes_nothing(tmp_path):
     checked = f"{notebooks.MARK}\nimport os\nprint(os.environ['L2G_CHECK'])"
     files = [
-        store(tmp_path / "other.ipynb", "x = 1", checked),
-        store(tmp_path / "broken.ipynb", "x = 1", "print(x)\n1 / 0", VERDICT),
+        store(tmp_path / "bad.ipynb", "x = 1", "print(x)\n1 / 0", checked),
         store(tmp_path / "good.ipynb", "import time\nprint(time.time())", VERDICT),
     ]
     before = [path.read_bytes() for path in files]
     failures = {o.name: o.failure for o in notebooks.run_all(files, jobs=2, job=notebooks.test)}
     assert [path.read_bytes() for path in files] == before
     assert failures["good"] == ""
-    assert "Cell 1" in failures["broken"] and "division by zero" in failures["broken"]
-    assert "holds" in failures["other"] and "mismatch" in failures["other"].lower()
-    assert "\x1b" not in failures["other"]
+    assert "Cell 1" in failures["bad"] and "division by zero" in failures["bad"]
+    assert "holds" in failures["bad"] and "mismatch" in failures["bad"].lower()
+    assert "\x1b" not in failures["bad"]
 
 
 def test_a_dead_kernel_is_a_failure_of_its_cell(tmp_path):

@@ -112,3 +112,21 @@ def test_sizes_without_a_trained_network_are_judged_by_the_exact_optimum():
 
 def test_names_of_power_law_tests():
     assert set(r.power_law(Tables()).index) == {"bootstrap", "bootstrap, alpha <= 3", "continuous", "powerlaw"}
+
+
+def test_white_noise_per_number_of_samples_and_nodes():
+    frame = pd.concat(
+        [tidy("white noise", {r.LEARNER: [0.1, 0.2]}, xs=(100, 10_000)).assign(family=f"{m} nodes") for m in (20, 50)]
+    )
+    assert r.false_edges(only("13_targets", frame)) == {
+        ("100 samples", "20 nodes"): 0.1, ("10,000 samples", "20 nodes"): 0.2,
+        ("100 samples", "50 nodes"): 0.1, ("10,000 samples", "50 nodes"): 0.2,
+    }  # fmt: skip
+
+
+def test_the_best_graph_is_better_than_every_rivals_but_the_old_default():
+    values = {r.LEARNER: 0.8, r.benchmarks.MIXED: 0.9, "Eq. (4)": 0.7, "Correlations": 0.75}
+    frame = pd.concat([tidy("t", {m: [v] for m, v in values.items()}, "F1").assign(family=f) for f in r.NETSIM_F1])
+    assert r.best_graph(only("13_networks", frame)).to_dict() == dict.fromkeys(r.NETSIM_F1, True)
+    frame.loc[(frame.family == "NetSim 3") & (frame.model == "Eq. (4)"), "value"] = 0.81
+    assert r.best_graph(only("13_networks", frame)).tolist() == [True, True, False, True]

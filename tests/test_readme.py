@@ -12,16 +12,29 @@ from helpers.experiments.judging import VERDICTS, Tables
 from helpers.experiments.runs import RUNS, checkpoint
 
 TEXT = (paths.ROOT / "README.md").read_text()
-FOUND = claims.judgements()
+
+pytestmark = pytest.mark.xdist_group("readme")  # one worker judges the claims, once
 
 
-@pytest.fixture(autouse=True)
-def judged_once(monkeypatch):
-    monkeypatch.setattr(claims, "judgements", lambda t=None: FOUND)
+@pytest.fixture(scope="module")
+def found():
+    return claims.judgements()
+
+
+@pytest.fixture(scope="module")
+def parts(found):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(claims, "judgements", lambda t: found)
+        return readme.parts()
 
 
 @pytest.fixture
-def copy(monkeypatch, tmp_path):
+def computed_once(monkeypatch, parts):
+    monkeypatch.setattr(readme, "parts", lambda: parts)
+
+
+@pytest.fixture
+def copy(monkeypatch, tmp_path, computed_once):
     """A README of our own to write to."""
     path = tmp_path / "README.md"
     path.write_text(TEXT)
@@ -32,7 +45,7 @@ def copy(monkeypatch, tmp_path):
 # --- renewing it ---------------------------------------------------------------------------------------------------
 
 
-def test_the_tables_are_not_stale():
+def test_the_tables_are_not_stale(computed_once):
     assert readme.README == paths.ROOT / "README.md"
     assert readme.insert(TEXT) == TEXT, "renew them: `l2g readme`"
 
@@ -76,7 +89,7 @@ def test_it_is_written_atomically(copy, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["summary", "counts", "claims", "costs"])
-def test_missing_or_doubled_markers_are_named(name):
+def test_missing_or_doubled_markers_are_named(name, computed_once):
     block = re.search(rf"<!-- {name} -->\n.*?<!-- /{name} -->\n", TEXT, flags=re.DOTALL)[0]
     for text in (TEXT.replace(block, ""), TEXT + block):
         with pytest.raises(ValueError, match=f"README.md needs the markers <!-- {name} --> and <!-- /{name} --> once"):
@@ -90,14 +103,14 @@ def test_markdown():
     assert readme.markdown(("a", "b"), [(1, "x"), (2, "y")]) == "| a | b |\n| --- | --- |\n| 1 | x |\n| 2 | y |\n"
 
 
-def test_each_claim_has_its_verdict_and_links_to_its_notebook():
+def test_each_claim_has_its_verdict_and_links_to_its_notebook(found):
     """The same verdict, word by word, as the notebook printed."""
-    lines = readme.found_table(Tables(), FOUND).splitlines()
+    lines = readme.found_table(Tables(), found).splitlines()
     assert lines[0] == "| claim | paper | found | verdict | notebook |"
     records = {claim.key: claim for claim in claims.CLAIMS}
     for line, key in zip(lines[2:], readme.SELECTION, strict=True):
         claim = records[key]
-        judgement = FOUND[key]
+        judgement = found[key]
         text, _, _, verdict, link = line.strip("| ").replace(r"\|", "/").split(" | ")
         assert claim.text in text
         assert claim.where in text if not claim.ours else text.startswith("*Ours:*")
@@ -113,38 +126,38 @@ def printed(notebook):
     return " ".join("".join(last["outputs"][0]["text"]).split())
 
 
-def test_the_selection_shows_every_verdict_and_both_sides():
+def test_the_selection_shows_every_verdict_and_both_sides(found):
     records = {claim.key: claim for claim in claims.CLAIMS}
     chosen = [records[key] for key in readme.SELECTION]
-    assert {FOUND[key].verdict for key in readme.SELECTION} == set(VERDICTS) - {"cannot be tested"}
+    assert {found[key].verdict for key in readme.SELECTION} == set(VERDICTS) - {"cannot be tested"}
     assert {claim.ours for claim in chosen} == {True, False}
     for key in ("underconnected", "community-l2g", "power-law-fail", "new-edges-l2g"):
         assert key in readme.SELECTION, "what does not flatter is shown, too"
 
 
-def test_counts_add_up():
-    rows = [line.strip("| ").split(" | ") for line in readme.count_table(FOUND).splitlines()[2:]]
+def test_counts_add_up(found):
+    rows = [line.strip("| ").split(" | ") for line in readme.count_table(found).splitlines()[2:]]
     assert [row[0] for row in rows] == [*VERDICTS, "all"]
     numbers = [list(map(int, row[1:])) for row in rows]
     assert [sum(column) for column in zip(*numbers[:-1])] == numbers[-1]
     assert sum(numbers[-1]) == len(claims.CLAIMS)
     paper = dict(zip(VERDICTS, (row[0] for row in numbers)))
-    assert readme.counted(paper) in readme.summary(Tables(), FOUND)
+    assert readme.counted(paper) in readme.summary(Tables(), found)
     assert readme.counted({"holds": 1}) == "1 hold"
     assert readme.counted({"holds": 2, "does not hold": 3, "cannot be tested": 1}) == (
         "2 hold, 3 do not hold and 1 cannot be tested"
     )
 
 
-def test_the_summary_reads_its_numbers(monkeypatch):
-    text = readme.summary(Tables(), FOUND)
+def test_the_summary_reads_its_numbers(found):
+    text = readme.summary(Tables(), found)
     for title in ("Scope", "Method", "Results", "What was easy", "What was difficult"):
         assert f"**{title}.**" in text
     assert "AMD EPYC" in text and "AMD EPYC" in readme.cost_table(Tables())
     frame = tables.read("02_graph_recovery")
     frame.loc[frame.model == "L2G", "value"] = 0.123
     changed = Tables(read=lambda name: frame if name == "02_graph_recovery" else tables.read(name))
-    assert "0.123 / 0.123 / 0.123 / 0.123 as the text has it" in readme.summary(changed, FOUND)
+    assert "0.123 / 0.123 / 0.123 / 0.123 as the text has it" in readme.summary(changed, found)
 
 
 def test_costs_are_added_up(monkeypatch, tmp_path):

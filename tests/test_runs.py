@@ -426,6 +426,8 @@ def test_an_unknown_model_is_refused():
         ("equivariant-mixed", "train", 128, 2, (128, 66), 246.35894604, 1.662422807, 125080),
         ("equivariant-mixed", "val", 64, 0, (64, 190), 140.34205202, 1.131335137, 192000),
         ("equivariant-ba-m100", "train", 64, 1, (64, 4950), 552.54241269, 1.129823982, 182852),
+        ("broad-exact4", "test", 40, 0, (40, 6), 1000.44506918, 0.038725970, 1642),
+        ("broad-exact20", "test", 3, 0, (3, 190), 789.54301757, 0.783180212, 119),
     ],
 )
 def test_data_are_those_the_checkpoints_were_trained_on(name, split, n, epoch, shape, squares, log_distance, signals):
@@ -437,6 +439,26 @@ def test_data_are_those_the_checkpoints_were_trained_on(name, split, n, epoch, s
     assert w.double().square().sum().item() == pytest.approx(squares, rel=1e-6)
     assert observations.distances.log().mean().item() == pytest.approx(log_distance, rel=1e-6)
     assert torch.as_tensor(observations.n_signals).sum().item() == signals
+
+
+@pytest.mark.parametrize("split, n, kept", [("train", 7, 8 * 256), ("val", 60, 52), ("test", 60, 60)])
+def test_a_law_fills_an_epoch_and_judges_by_graphs_with_edges(split, n, kept):
+    observations, w = runs.sample(RUNS["broad-exact4"], split, n)
+    assert len(observations) == len(w) == kept
+    assert w.any(-1).all() == (split == "val")
+    assert ((observations.n_signals >= 10) & (observations.n_signals <= 100)).all()
+    assert observations.signed and observations.self_loops
+    observations, w = runs.sample(RUNS["broad-exact5"], split, n)
+    assert w.any(-1).all() and (w >= 0).all()
+    assert not observations.signed and not observations.self_loops
+
+
+def test_a_law_is_part_of_the_configuration():
+    graphs = runs.configuration(RUNS["broad-exact10"])["graphs"]
+    assert graphs["law"] == {
+        "n_nodes": 10, "signed": False, "a": 1.0, "b": 3.0, "spread": 0.5, "unit": 1.0, "sigma2": 1e-4,
+    }  # fmt: skip
+    assert (graphs["n_signals"], graphs["steps"]) == ((10, 100), 8)
 
 
 def test_splits_and_seeds_are_distinct_and_shared_between_models():

@@ -16,6 +16,8 @@ from helpers.solvers import (
     certificate,
     exact,
     inverse_covariance,
+    learn,
+    learn_path,
     operator_norm,
     pds,
     pds_step,
@@ -62,6 +64,8 @@ def test_certificate_is_a_bound(m, seed, alpha, beta):
     worse = certificate(other, y, alpha, beta)
     assert worse.gap > 1e-6
     assert worse.dual <= best.primal <= worse.primal
+    gradient = 2 * y + 2 * beta * other - degrees_adjoint(alpha / degrees(other))
+    assert worse.kkt == pytest.approx(torch.minimum(other, gradient).abs().max().item())
     # the stable sum equals the plain difference, for the standard and for any other dual point
     dual = torch.rand(m, generator=torch.Generator().manual_seed(seed)).double() + 0.1
     for c in (worse, certificate(other, y, alpha, beta, dual=dual)):
@@ -94,9 +98,9 @@ def test_listing_of_admm_is_wrong(ba, gamma):
     y = ba[1][:2]
     w = exact(y)
     assert (admm(y, gamma=gamma, tol=1e-18) - w).abs().max() < 1e-7
-    wrong = admm(y, gamma=gamma, tol=0, n_iter=4000, listing=True)
+    wrong = admm(y, gamma=gamma, tol=0, n_iter=1500, listing=True)
     assert certificate(wrong, y).gap.min() > 1e-3
-    other = admm(y, gamma=gamma / 2, tol=0, n_iter=4000, listing=True)
+    other = admm(y, gamma=gamma / 2, tol=0, n_iter=1500, listing=True)
     assert (wrong - other).abs().max() > 0.05
 
 
@@ -147,6 +151,7 @@ def test_paths(ba, solver):
     y = ba[1][:4]
     path = solver(y, 2.0, path=True)
     assert path.shape[0] == 4 and path.shape[2] == 190
+    assert solver is exact or path.shape[1] % 20 == 0  # where the gap is looked at
     assert torch.equal(path[:, -1].clamp_min(0), solver(y, 2.0))
     gaps = certificate(path.clamp_min(0), y[:, None], 2.0).gap
     assert (gaps[:, -1] < 1e-5).all() and (gaps[:, -1] < gaps[:, 1]).all()
@@ -226,6 +231,46 @@ def test_pds_warns_with_the_gap(ba):
 
 
 # --- choice of alpha and beta -----------------------------------------------------------------------------
+
+
+def mean_degrees(w):
+    return 2 * (w > 1e-6 * w.amax(-1, keepdim=True)).sum(-1) / 20
+
+
+def test_learned_graphs_have_the_wished_degree_in_any_unit(ba):
+    y = ba[1][:2]
+    path = learn_path(y, (3, 8))
+    for degree, (w, theta, proof) in zip((3, 8), path, strict=True):
+        assert (mean_degrees(w) - degree).abs().max() <= max(0.02 * degree, 0.05) + 1e-6
+        torch.testing.assert_close(w, exact(theta[:, None] * y), rtol=0, atol=1e-8)
+        torch.testing.assert_close(torch.stack(proof[:2]), torch.stack(certificate(w, theta[:, None] * y)[:2]))
+        assert proof.gap.max() <= 1e-13
+    torch.testing.assert_close(1000 * learn(1000 * y, 3).theta, learn(y, 3).theta)
+    assert learn(y[0].float(), 3).theta.dtype == torch.float32
+
+
+def test_the_error_of_a_degree_is_relative_or_half_an_edge(ba):
+    equal = torch.ones(45)  # of 10 nodes: all edges or none
+    with pytest.warns(ConvergenceWarning, match="average_degree=4 is not reached, the closest is 5 off"):
+        learn(equal, 4)
+    with pytest.warns(ConvergenceWarning, match="average_degree=4 is not reached"):
+        learn(equal, 4, degree_tol=1.2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learn(equal, 4, degree_tol=1.3)
+        assert (learn(equal, 9).w > 0).all()
+        assert mean_degrees(learn(ba[1][0], 6.06, degree_tol=0).w) == pytest.approx(6.1)
+
+
+def test_degrees_that_no_graph_has():
+    edges = torch.tensor([[0, 0, 1, 2], [1, 2, 2, 3]])
+    for degree in (0.9, 9.1):
+        with pytest.raises(ValueError, match=rf"average_degree={degree}: between 1 and 2E/m = 9$"):
+            learn(torch.ones(45), degree)
+    with pytest.raises(ValueError, match=r"average_degree=2\.1: between 1 and 2E/m = 2; take more candidates"):
+        learn(torch.ones(4), 2.1, edges=edges, n_nodes=4)
+    with pytest.warns(ConvergenceWarning, match="average_degree=1 is not reached"):
+        learn(torch.ones(45), 1)
 
 
 # --- certificates that must not be missed -----------------------------------------------------------------
@@ -343,8 +388,23 @@ def test_inverse_covariance():
     assert (((w_hat - w) ** 2).sum(-1) / (w**2).sum(-1)).mean() < 0.03
     with pytest.raises(ValueError, match="S is singular"):
         inverse_covariance(sample_observations(w, 15, seed=1))
-    with pytest.raises(ValueError, match="S has shape"):
-        inverse_covariance(torch.ones(3, 4))
+    for shape in ((3, 4), (2, 2), (9,)):
+        with pytest.raises(ValueError, match="S has shape"):
+            inverse_covariance(torch.ones(shape))
+    assert inverse_covariance(torch.eye(3)).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_matrices_that_rounding_may_have_made_regular_are_singular(dtype):
+    """Up to m eps of the largest eigenvalue, in any unit, and one of a batch is enough."""
+    S = torch.eye(20, dtype=dtype)
+    for share, unit in ((30, 1e6), (30, 1e-6), (10, 1e6), (10, 1e-6)):
+        S[3, 3] = share * torch.finfo(dtype).eps
+        if share > 20:
+            assert inverse_covariance(unit * S).dtype == dtype
+        else:
+            with pytest.raises(ValueError, match="S is singular"):
+                inverse_covariance(unit * torch.stack([S, torch.eye(20, dtype=dtype)]))
 
 
 # --- bad input --------------------------------------------------------------------------------------------
@@ -358,5 +418,6 @@ def test_other_bad_input():
         pds(y, gamma=-0.1)
     with pytest.raises(ValueError, match="n_iter=0"):
         pds(y, n_iter=0)
+    assert pds(y, n_iter=1, tol=0, path=True).shape == (2, 1, 3)
     with pytest.raises(ValueError, match="relaxation=2"):
         admm(y, relaxation=2)

@@ -113,9 +113,9 @@ class ShrunkInverse(nn.Module):
         negative = torch.where(r < 0, probability, 0) * signed
         return Estimate(positive, negative, to_vector(K / d / d[:, None]).abs())
 
-    def on_list(self, difference, sum, ground, n_signals, edges, n_nodes, *, progress=False):
+    def on_list(self, difference, sum, ground, n_signals, edges, n_nodes, *, self_loops=True, progress=False):
         """The same from correlations of the listed pairs; others count as 0."""
-        d = difference.new_ones(n_nodes) if ground is None else ground.sqrt()
+        d = ground.sqrt()
         i, j = edges
         r = (d[i] ** 2 + d[j] ** 2 - difference) / (2 * d[i] * d[j])
         probability = torch.sigmoid(2 * (r.abs() * n_signals**0.5 - 4))

@@ -74,19 +74,21 @@ class Kinds:
 ALL = Kinds()
 
 
-def white_signal(y, n_signals):
+def white_signal(y, n_signals, edges=None):
     """The variance (...) of one more signal, white and of the size of the near distances, divided by N.
 
     Added to S it keeps the likelihood bounded for N < m and for nodes that always agree. It is half of the median over
     the nodes of the harmonic mean of the y of a node's pairs, so that few copies do not matter. With more signals than
-    nodes it is not needed and fades by a further 1 / (1 + (N/m)^2): heavy edges, with small y, would be biased by it.
+    nodes it is not needed and fades by a further 1 / (1 + (N/m)^2): heavy edges, with small y, would be biased by it. y
+    is of all pairs or of those on the list `edges` (2, E), where the pairs of a node stand in for m.
     """
     near = torch.minimum(y.difference, y.sum)
     floor = 1e-3 * near.median(-1, keepdim=True).values
     inverse = 1 / torch.maximum(near, floor).clamp_min(torch.finfo(near.dtype).tiny)
     m = y.ground.shape[-1]
-    near = ((m - 1) / degrees(inverse)).median(-1).values
-    return near / (2 * n_signals) / (1 + (n_signals / m) ** 2)
+    n_pairs = degrees(torch.ones_like(near), edges, m)
+    near = (n_pairs / degrees(inverse, edges, m)).median(-1).values
+    return near / (2 * n_signals) / (1 + (n_signals / (1 + n_pairs.mean(-1))) ** 2)
 
 
 # --- maximum likelihood ---------------------------------------------------------------------------------------------

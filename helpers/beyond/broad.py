@@ -16,8 +16,10 @@ import torch
 from torch import nn
 from torch.nn.functional import log_softmax, relu
 
-from ..graphs import all_pairs, count_nodes, degrees, to_vector
+from ..engine.problem import check_edges
+from ..graphs import all_pairs, count_nodes, degrees, degrees_adjoint, to_vector
 from ..signals import Observations
+from .atom_lists import ListAtoms, likely_atoms
 from .atoms import Atoms, Kinds, approximate_mle, white_signal
 from .equivariant import sum_at_nodes
 
@@ -27,6 +29,9 @@ N_NODE_FEATURES = 8
 N_PAIR_ROWS = N_PAIR_FEATURES + 5  # features, and what the weights are made from: see `Inputs`
 N_NODE_ROWS = N_NODE_FEATURES + 1  # features, and the unit of the weights
 PAIRS_PER_STEP = 12_000  # of all graphs together, in training
+PAIRS_IN_PART = 100_000  # of one graph
+MISSING = 1e-9  # of the largest eigenvalue: what is smaller is zero
+FILLED = 1e4  # of the largest eigenvalue: about the variance of the constant vector in the paper's law
 PAIRS_AT_ONCE = 30_000  # of all graphs together that a forward pass without gradients holds at once
 
 
@@ -78,7 +83,7 @@ class BroadL2G(nn.Module):
         self.nodes = nn.Linear(N_NODE_FEATURES, width)
         self.rounds = nn.ModuleList(Round(width) for _ in range(n_rounds))
         self.edge = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
-        self.size = nn.Sequential(nn.Linear(width + 3, width), nn.ReLU(), nn.Linear(width, 2))
+        self.size = nn.Sequential(nn.Linear(width + 4, width), nn.ReLU(), nn.Linear(width, 3))
         nn.init.constant_(self.edge[-1].bias, -2.0)  # most pairs are no edges
 
     # --- what a method and a trainable model offer ------------------------------------------------------------------
@@ -136,7 +141,8 @@ class BroadL2G(nn.Module):
             raise ValueError(f"n_signals={n_signals}: finite numbers above 0 are needed")
         n = n.expand(S.shape if n.ndim >= 2 and n.shape[-2:] == S.shape[-2:] else shape)
         flags = (torch.as_tensor(x, dtype=torch.bool, device=S.device).expand(shape) for x in (signed, self_loops))
-        flat = [S.double().reshape(-1, m, m), n.reshape(-1, *n.shape[len(shape) :]), *(x.reshape(-1) for x in flags)]
+        S = fill_missing_direction(S.double(), n if n.shape == shape else n.mean((-2, -1)))
+        flat = [S.reshape(-1, m, m), n.reshape(-1, *n.shape[len(shape) :]), *(x.reshape(-1) for x in flags)]
         at_once = max(1, PAIRS_AT_ONCE // (m * (m - 1) // 2))
         parts = [
             self._estimate(*part, all_pairs(m, S.device))
@@ -144,8 +150,31 @@ class BroadL2G(nn.Module):
         ]
         return Estimate(*(torch.cat(x).reshape(*shape, -1).to(moments.dtype) for x in zip(*parts, strict=True)))
 
+    @torch.no_grad()
+    def on_list(self, difference, sum, ground, n_signals, edges, n_nodes, *, self_loops=True, seed=0, progress=False):
+        """What is known of the pairs on a list, for many thousand nodes: Estimate, each (E,), float64.
+
+        Likelihood and messages are restricted to the list, see `atom_lists.likely_atoms`.
+
+        Parameters
+        ----------
+        difference, sum, ground : what the atoms see, (E,), (E,) and (m,), as of `candidates.pair_moments`. If `sum` is
+            None, there are no negative edges. The ground, the variances, is needed with self-loops and without
+        n_signals : N, a number
+        edges : (2, E) int64, edges[0] < edges[1], each pair once, every node in at least one
+        self_loops : bool, as in `forward`
+        seed : of the random projections, beyond 2,000 nodes; progress : show a bar
+        """
+        edges = check_edges(edges, n_nodes, len(difference))
+        kinds = Kinds(sum is not None, self_loops)
+        y = ListAtoms(difference, sum, ground)
+        pairs, nodes = describe_list(y, n_signals, kinds, edges, n_nodes, seed=seed, progress=progress)
+        return Estimate(*(x[0].double() for x in self._decide(pairs, nodes, edges)))
+
     def _estimate(self, S, n, signed, self_loops, edges):
-        pairs, nodes = describe(S, n, Kinds(signed, self_loops))
+        return self._decide(*describe(S, n, Kinds(signed, self_loops)), edges)
+
+    def _decide(self, pairs, nodes, edges):
         log_p, weight = self._pass_messages(pairs, nodes, edges)
         p = log_p.exp()
         return p[..., 1], p[..., 2], weight.double() / nodes[:, -1, :1].double()
@@ -158,10 +187,10 @@ class BroadL2G(nn.Module):
         n_nodes = len(nodes)
         at_nodes = self.nodes(nodes)
         count = sum_at_nodes(s, edges, n_nodes)
-        h = self.embed(x)
+        h = in_parts(self.embed, x)
         for message_round in self.rounds:
             h = message_round(h, at_nodes, s, count, edges)
-        logit = self.edge(h)
+        logit = in_parts(self.edge, h)
         may = x[..., -2] > 0  # whether there may be a negative edge
         logit = torch.stack([torch.zeros_like(a), logit[..., 0], logit[..., 1].masked_fill(~may, -30.0)], -1)
         log_p = log_softmax(logit, -1)
@@ -177,16 +206,20 @@ class BroadL2G(nn.Module):
         mean = (p * logarithm).sum(0) / total
         ratio = logarithm - mean
         spread = ((p * ratio.square()).sum(0) / total + 1e-6).sqrt()
-        told = torch.stack(
-            [(ratio / 3).clamp(-3, 3), ratio / (spread + 0.1) / 3, spread.log().expand_as(ratio) / 3], -1
-        )
-        pull, add = self.size(torch.cat([h, told.clamp(-5, 5)], -1)).unbind(-1)
-        weight = (mean + ratio * torch.sigmoid(3 - pull)).clamp(-25, 25).exp()
-        # Foster: leverages add up to the rank, of which the ground has its part, and sums without an edge, which share
-        # the common mode with it; y measures resistances without bias
-        wy = (positive * (weight * y_difference).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)).sum(0)
+        # what the ground leaves of the leverage to the pairs; sums without an edge share the common mode with it
         rank = (nodes[..., -1].sum(0) - ((1 - negative) * b * y_sum).sum(0)).clamp_min(0.1)
-        return weight * (rank / wy.clamp_min(1e-3)).clamp(0.05, 20) * (0.3 * add).clamp(-3, 3).exp()
+
+        def scale(weight):
+            """Foster: the leverages of the edges add up to the rank, and y measures resistances without bias."""
+            seen = positive * (weight * y_difference).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)
+            return (rank / seen.sum(0).clamp_min(1e-3)).clamp(0.05, 20).log()
+
+        told = [ratio / 3, ratio / (spread + 0.1) / 3, spread.log() / 3, scale(logarithm.exp())]
+        told = torch.stack([x.clamp(-5, 5).expand_as(ratio) for x in told], -1)
+        pull, add, trust = in_parts(lambda *x: self.size(torch.cat(x, -1)), h, told).unbind(-1)
+        logarithm = (mean + ratio * torch.sigmoid(3 - pull)).clamp(-25, 25)
+        # where weights are equal the scale is known best from all of them, where one is heavy from itself alone
+        return (logarithm + torch.sigmoid(trust) * scale(logarithm.exp()) + (0.3 * add).clamp(-3, 3)).exp()
 
 
 class Round(nn.Module):
@@ -204,12 +237,27 @@ class Round(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, h, at_nodes, s, count, edges):
-        told = relu(self.tell(h)) * s[..., None]
-        node = sum_at_nodes(told, edges, len(count)) / (count + 0.1)[..., None]
+        parts = zip(split(h), split(s), split(edges.T))
+        node = sum(sum_at_nodes(relu(self.tell(x)) * a[..., None], e.T, len(count)) for x, a, e in parts)
+        node = node / (count + 0.1)[..., None]
         graph = node.mean(0, keepdim=True).expand_as(node)
         node = self.node(torch.cat([node, graph], -1)) + at_nodes
+        return in_parts(lambda x, e: self._answer(x, node, e.T), h, edges.T)
+
+    def _answer(self, h, node, edges):
         new = self.own(h) + node.index_select(0, edges[0]) + node.index_select(0, edges[1])
         return h + self.out(relu(new))
+
+
+def split(x):
+    """Parts of x (E, ...), one where there are gradients: what a layer makes of all pairs may not fit into memory."""
+    return [x] if torch.is_grad_enabled() else x.split(PAIRS_IN_PART)
+
+
+def in_parts(function, *x):
+    """function(*x) for tensors (E, ...), part by part."""
+    parts = [function(*part) for part in zip(*map(split, x))]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 # --- features -------------------------------------------------------------------------------------------------------
@@ -223,6 +271,22 @@ def check_moments(S):
     if not torch.isfinite(S).all():
         raise ValueError("moments contains NaN or infinite values: remove or impute them first")
     return S
+
+
+@torch.no_grad()
+def fill_missing_direction(S, n_signals):
+    """S (..., m, m) with a large variance along v where S v = 0 for one v that involves all nodes, N (...) > m.
+
+    So it is if every row has the sum 0, as after a common reference or of signals L^(+1/2) z: each column follows from
+    all others, and the inverse, infinite, says nothing else. The paper's law has v, constant, as its largest variance.
+    """
+    values, V = torch.linalg.eigh(S)
+    least, largest = values[..., 0], values[..., -1]
+    v = V[..., 0]
+    none = (least < MISSING * largest) & (values[..., 1] >= MISSING * largest)
+    spread = v.abs().amin(-1) > 0.01 * v.abs().amax(-1)
+    size = torch.where(none & spread & (n_signals > S.shape[-1]), FILLED * largest, 0)
+    return S + size[..., None, None] * v[..., :, None] * v[..., None, :]
 
 
 @torch.no_grad()
@@ -248,17 +312,60 @@ def describe(S, n_signals, kinds):
     y = Atoms.of(S)
     w, r = approximate_mle(S, kinds, N_UPDATES)
     K = torch.linalg.inv(S)
+    edges = all_pairs(m, S.device)
+    i, j = edges
+    k = K.diagonal(dim1=-2, dim2=-1)
+    partial = -to_vector(K) / (k[:, i] * k[:, j]).sqrt()
+    return features(y, w, r, k, partial, n_pair, n_node, (signed, loops, constant), unit, edges)
+
+
+@torch.no_grad()
+def describe_list(y, n_signals, kinds, edges, n_nodes, *, seed=0, progress=False):
+    """The same for a list of pairs: y (E,), (E,) or None, (m,) -> (1, N_PAIR_ROWS, E) and (1, N_NODE_ROWS, m), float32.
+
+    There is no inverse of S; the most likely K stands in for it.
+    """
+    n = torch.as_tensor(n_signals, dtype=torch.float64)
+    if n.ndim or not (0 < n < torch.inf):
+        raise ValueError(f"n_signals={n_signals}: a finite number above 0 is needed")
+    ground = torch.as_tensor(y.ground).double()
+    difference = torch.as_tensor(y.difference).double()
+    both = 2 * degrees_adjoint(ground, edges)
+    total = (both - difference).clamp_min(0) if y.sum is None else torch.as_tensor(y.sum).double()
+    unit = ground.mean()
+    y = ListAtoms(difference / unit, total / unit, ground / unit)
+    white = white_signal(y, n, edges) + 1e-10
+    y = ListAtoms(y.difference + 2 * white, y.sum + 2 * white, y.ground + white)
+    seen = ListAtoms(y.difference, y.sum if kinds.signed else None, y.ground if kinds.self_loops else None)
+    w, r = likely_atoms(seen, edges, n_nodes, seed=seed, progress=progress)
+    k = degrees(w.difference + w.sum, edges, n_nodes) + w.ground
+    i, j = edges
+    partial = (w.difference - w.sum) / (k[i] * k[j]).sqrt()
+    y, w, r = (Atoms(*(x[None] for x in atoms)) for atoms in (y, w, r))
+    masks = kinds.masks(y.ground)
+    return features(
+        y, w, r, k[None], partial[None], n.expand(1, edges.shape[1]), n.expand(1, n_nodes), masks, unit[None], edges
+    )
+
+
+def features(y, w, r, k, partial, n_pair, n_node, masks, unit, edges):
+    """The rows of `describe` from what atoms see, their weights and resistances, each Atoms.
+
+    k (B, m), partial (B, E) : of the inverse of S, its diagonal and the partial correlations
+    n_pair (B, E), n_node (B, m) : numbers of signals; masks : of `Kinds`; unit (B,)
+    """
+    signed, loops, constant = masks
+    B, m = k.shape
+    n_possible = 1 + 2 * partial.shape[1] / m  # m on all pairs
 
     # how sure the data are of each weight: over its standard error as an entry of an inverse covariance
-    diagonal = degrees(w.difference + w.sum) + w.ground
-    i, j = all_pairs(m, S.device)
+    diagonal = degrees(w.difference + w.sum, edges, m) + w.ground
+    i, j = edges
     g = (diagonal[:, i] * diagonal[:, j]).sqrt()
     v = w.difference - w.sum
     root = n_pair.sqrt()
     z = root * v / (g.square() + v.square()).sqrt()
-    k = K.diagonal(dim1=-2, dim2=-1)
-    partial = -to_vector(K) / (k[:, i] * k[:, j]).sqrt()
-    correlation = to_vector(S) / (y.ground[:, i] * y.ground[:, j]).sqrt()
+    correlation = (y.sum - y.difference) / 4 / (y.ground[:, i] * y.ground[:, j]).sqrt()
     s = z.square() / (z.square() + 9)
     larger = torch.maximum(w.difference, w.sum)
     typical = ((s * (larger + 1e-9).log()).sum(-1) / s.sum(-1).clamp_min(1e-9))[:, None]
@@ -279,18 +386,18 @@ def describe(S, n_signals, kinds):
     columns = [
         *atom(w.difference, y.difference, r.difference, one), *atom(w.sum, y.sum, r.sum, signed * one),
         z.asinh(), (root * partial).asinh(), partial, (root * correlation).asinh(), correlation,
-        n_pair.log() / 6, one * math.log(m) / 4, (n_pair / m).log() / 4, signed * one, loops * one,
+        n_pair.log() / 6, one * math.log(n_possible) / 4, (n_pair / n_possible).log() / 4, signed * one, loops * one,
     ]  # fmt: skip
     scale = torch.exp(typical)
     given = [w.difference, w.sum, y.difference, y.sum, s]
-    pairs = torch.stack([*columns, *given], 1)
+    pairs = torch.stack([x.float() for x in (*columns, *given)], 1)
 
     ground = w.ground * y.ground
-    count = degrees(s)
+    count = degrees(s, edges, m)
     of_node = [
         (diagonal / scale).log().clamp(-9, 9) / 3, w.ground / diagonal, (w.ground * r.ground).clamp_max(1.5),
         ((n_node / 2).sqrt() * (1 - r.ground / y.ground).clamp(-3, 1)).asinh() * loops,
         (y.ground * k).log().clamp(0, 12) / 3, (y.ground * diagonal).log().clamp(-3, 12) / 3, (count + 0.1).log() / 2,
         1 - constant / m - ground, unit[:, None].expand(B, m),
     ]  # fmt: skip
-    return pairs.float(), torch.stack(of_node, 1).float()
+    return pairs, torch.stack(of_node, 1).float()

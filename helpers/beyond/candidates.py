@@ -12,7 +12,8 @@ import torch
 from scipy.sparse import coo_array
 from sklearn.neighbors import NearestNeighbors
 
-from ..signals import DIFFERENCES_AT_ONCE, pair_distances
+from ..signals import DIFFERENCES_AT_ONCE, pair_distances, root_mean_square
+from .atom_lists import ListAtoms
 
 GB = 2**30
 EXACT_SEARCH = 10_000  # up to so many nodes all distances are looked at, in slices
@@ -38,17 +39,66 @@ def candidate_edges(X, n_candidates, *, seed=0, n_jobs=1):
     node see only each other.
     """
     points = _points(X)
-    m = len(points)
+    _check_candidates(n_candidates, len(points))
+    edges = _pairs(_search(points, n_candidates, seed, n_jobs))
+    return edges, pair_distances(points.T, edges)
+
+
+def candidates_signed(Z, n_candidates, *, signed=True, seed=0, n_jobs=1):
+    """Pairs of nodes worth a weight of either sign: each node i with its nearest x_j and, if signed, its nearest -x_j.
+
+    Parameters
+    ----------
+    Z : (n_signals, n_nodes), finite, in the scale in which nodes are compared; otherwise as for `candidate_edges`
+    n_candidates : int, of either kind
+
+    Returns
+    -------
+    edges : (2, E) int64, as of `candidate_edges`
+    y : ListAtoms, what the three kinds of atoms see, float64, see `pair_moments`
+    """
+    points = _points(Z)
+    _check_candidates(n_candidates, len(points))
+    near = [_search(points, n_candidates, seed, n_jobs)]
+    if signed:  # sums see the level of a signal
+        points = np.ascontiguousarray(np.asarray(Z).T, dtype=points.dtype)
+        near.append(_search(points, n_candidates, seed, n_jobs, queries=-points))
+    edges = _pairs(*near)
+    return edges, pair_moments(Z, edges, signed=signed)
+
+
+def pair_moments(Z, edges, *, signed=True, robust=False):
+    """Means over signals of (x_i - x_j)^2 (E,), (x_i + x_j)^2 (E,) or None, and x_i^2 (m,): ListAtoms, float64.
+
+    Z : (n_signals, n_nodes); edges : (2, E); robust : see `signals.root_mean_square`
+    """
+    Z = np.asarray(Z)
+    m = Z.shape[1]
+    total = None
+    if signed:  # x_i + x_j is the difference of x_i and a node -x_j
+        mirrored = np.asarray(edges) + np.array([[0], [m]])
+        total = pair_distances(np.concatenate([Z, -Z], 1), mirrored, robust=robust)
+    blocks = np.array_split(Z, max(1, -(-Z.size // DIFFERENCES_AT_ONCE)), 1)
+    ground = np.concatenate([root_mean_square(block.astype(np.float64), robust=robust) ** 2 for block in blocks])
+    return ListAtoms(pair_distances(Z, edges, robust=robust), total, torch.from_numpy(ground))
+
+
+def _check_candidates(n_candidates, m):
     if not 1 <= n_candidates <= m - 1:
         raise ValueError(f"n_candidates={n_candidates}: between 1 and n_nodes - 1 = {m - 1}")
-    near = _search(points, n_candidates, seed, n_jobs)
-    own = near == np.arange(m)[:, None]  # among copies, a node need not find itself first, or at all
-    own[~own.any(1), -1] = True
-    i, column = np.nonzero(~own & (near >= 0))
-    j = near[i, column]
-    keys = np.unique(np.minimum(i, j) * m + np.maximum(i, j))
-    edges = np.stack(np.divmod(keys, m))
-    return torch.from_numpy(edges), pair_distances(points.T, edges)
+
+
+def _pairs(*lists):
+    """The pairs in lists (m, k + 1) of the nodes found for each, less one: itself if found, else the last; (2, E)."""
+    keys = []
+    for near in lists:
+        m = len(near)
+        own = near == np.arange(m)[:, None]  # among copies, a node need not find itself first, or at all
+        own[~own.any(1), -1] = True
+        i, column = np.nonzero(~own & (near >= 0))
+        j = near[i, column]
+        keys.append(np.minimum(i, j) * m + np.maximum(i, j))
+    return torch.from_numpy(np.stack(np.divmod(np.unique(np.concatenate(keys)), m)))
 
 
 def _points(X):
@@ -67,12 +117,16 @@ def _points(X):
     return points
 
 
-def _search(points, k, seed, n_jobs):
-    """The k + 1 points nearest to each, itself among them, (m, k + 1); -1 where the approximate search found fewer."""
+def _search(points, k, seed, n_jobs, queries=None):
+    """The k + 1 points nearest to each query, (m, k + 1); -1 where the approximate search found fewer.
+
+    Without `queries` (m, n), to each point, itself among them.
+    """
     m, n = points.shape
+    queries = points if queries is None else queries
     if m <= EXACT_SEARCH:
         search = NearestNeighbors(n_neighbors=k + 1, algorithm="brute", n_jobs=n_jobs).fit(points)
-        return search.kneighbors(points, return_distance=False)
+        return search.kneighbors(queries, return_distance=False)
     try:
         import faiss  # an extra: only needed for so many nodes
     except ImportError:
@@ -86,7 +140,7 @@ def _search(points, k, seed, n_jobs):
     index.nprobe = max(8, math.ceil(32 * k / math.sqrt(m)))  # of the cells, sqrt(m)/4 points each: 8k points or more
     index.train(points)
     index.add(points)
-    return index.search(points, k + 1)[1]
+    return index.search(queries.astype(np.float32, copy=False), k + 1)[1]
 
 
 def adjacency(w, edges, n_nodes):
@@ -108,19 +162,22 @@ def estimate_memory(n_nodes, n_signals, n_candidates):
 
 
 def fit_memory(n, m, candidates, method):
-    """Bytes that `GraphLearner.fit` needs at its peak for X (n, m), beside X."""
+    """Bytes that `GraphLearner.fit` needs at its peak for X (n, m), beside X; "broad" is a method here."""
     if candidates is None:
-        return 8 * (3 * n * m + 60 * m * m)  # measured with m = 150 to 600: 24 to 58
-    network = 800 * m * candidates + 24 * min(m, 2000) ** 2 if method == "equivariant" else 0
+        per_pair = 190 if method == "broad" else 60  # measured with m = 150 to 700: 117 to 183, others 24 to 58
+        return 8 * (3 * n * m + per_pair * m * m)
+    per_candidate = {"equivariant": 800, "broad": 1600}.get(method, 0)
+    network = per_candidate * m * candidates + 24 * min(m, 2000) ** 2 if per_candidate else 0
     return estimate_memory(m, n, candidates) + 8 * 3 * n * m + network
 
 
 def fitting_options(n, m, method, free):
     """Options that fit into `free` bytes, as text."""
-    if method not in ("equivariant", "exact", "pds"):
+    if method not in ("equivariant", "broad", "exact", "pds"):
         method = "exact"  # mle needs all pairs, unrolling is not made for so many nodes
+    name = "equivariant" if method == "broad" else method
     for k in (100, 50, 30, 20, 10, 5):
         needed = fit_memory(n, m, k, method)
         if k < m and needed <= free:
-            return f"method={method!r}, candidates={k} needs {needed / GB:.2g} GB"
+            return f"method={name!r}, candidates={k} needs {needed / GB:.2g} GB"
     return "take fewer samples or nodes"

@@ -53,8 +53,8 @@ def learn_on_list(network, Z, edges, n_signals, *, signed, self_loops, min_proba
     difference = pair_distances(Z, edges, robust=robust)
     total = pair_sums(Z, edges, robust=robust) if signed else None
     variances = column_variances(Z, n_signals, robust=robust)
-    ground = torch.from_numpy(variances) if self_loops else None
-    estimate = network.on_list(difference, total, ground, n_signals, edges, m, progress=progress)
+    seen = difference, total, torch.from_numpy(variances)
+    estimate = network.on_list(*seen, n_signals, edges, m, self_loops=self_loops, progress=progress)
     W, probability = _weigh(estimate, edges, m, min_probability)
     if not self_loops:
         energy = ((signed_laplacian(W) @ Z.T).T * Z).sum() / len(Z)

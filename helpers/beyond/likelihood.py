@@ -14,21 +14,16 @@ import math
 import warnings
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from scipy.sparse import coo_array, csr_array, diags_array
-from scipy.sparse.csgraph import connected_components
 from sklearn.exceptions import ConvergenceWarning
-from tqdm.auto import tqdm
 
 from ..engine.linear_systems import conjugate_gradients
-from ..engine.problem import check_distances, check_edges
-from ..graphs import all_pairs, count_nodes, differences, laplacian, spawn, to_matrix, to_vector
-from ..solvers import Certificate, bounds_if, learn
+from ..engine.problem import check_distances
+from ..graphs import all_pairs, count_nodes, differences, laplacian, to_matrix, to_vector
+from ..solvers import Certificate, bounds_if
+from .atom_lists import ListAtoms, components, likely_atoms, resistances
 
-DENSE_NODES = 2_000  # up to so many nodes a matrix is inverted for the effective resistances on a list of edges
 NEGLIGIBLE = 1e-6  # of the largest weight: what is smaller counts as no edge
-PROBES_AT_ONCE = 16
 ENTRIES_AT_ONCE = 2**16  # of matrices that the interior-point method works on together
 
 
@@ -62,7 +57,7 @@ def is_edge(w):
 def most_likely(w, y, edges, m):
     """One graph w (E,) with its most likely scale, w'y = m - number of components, on all pairs, `edges` = None, or on
     a list; a graph that does not tell (w'y = 0) stays."""
-    n_components = _components(w, all_pairs(m) if edges is None else edges, m).max() + 1
+    n_components = components(w, all_pairs(m) if edges is None else edges, m).max().item() + 1
     return w * likely_scale(w, y, m - n_components) if w @ y > 0 else w
 
 
@@ -116,95 +111,45 @@ def cross_differences(Sigma, edges):
 
 
 @torch.no_grad()
-def effective_resistances(w, edges=None, n_nodes=None, *, n_probes=None, seed=0, tol=1e-3):
+def effective_resistances(w, edges=None, n_nodes=None, *, n_probes=None, seed=0, tol=1e-2):
     """Effective resistances r_ij = b'L^+ b between the ends of all edges: w (..., E) -> (..., E).
 
     Parameters
     ----------
     w : positive for the complete graph; >= 0 on a list, where r is infinite between components
-    n_probes : estimate r by so many random projections, see `_sketch`; None inverts a matrix, and on a list of more
-        than 2,000 nodes takes 64 projections
-    seed, tol : of the projections, and the relative residual of their linear systems
+    n_probes, seed, tol : on a list, see `atom_lists.resistances`: None inverts a matrix, and beyond 2,000 nodes takes
+        256 random projections
     """
     if edges is None:
         return differences(_covariance(w.double(), 0.0)[0]).to(w)
     w = torch.as_tensor(w).detach().double()
-    if n_probes is None and n_nodes > DENSE_NODES:
-        n_probes = 64
-    component = torch.from_numpy(_components(w, edges, n_nodes))
-    if n_probes is None:
-        together = (component[:, None] == component).double()
-        Sigma = torch.linalg.inv(laplacian(w, edges, n_nodes) + together / together.sum(0))
-        r = differences(Sigma, edges)
-    else:
-        r = _sketch(w.numpy(), edges.numpy(), n_nodes, n_probes, seed, tol)
+    atoms = ListAtoms(w, torch.zeros_like(w), w.new_zeros(n_nodes))
+    r = resistances(atoms, edges, n_probes=n_probes, seed=seed, tol=tol).difference
+    component = components(w, edges, n_nodes)
     return torch.where(component[edges[0]] == component[edges[1]], r, torch.inf)
-
-
-def _components(w, edges, n_nodes):
-    """The number of the component that each node belongs to, (m,)."""
-    on = np.asarray(w) > 0
-    i, j = np.asarray(edges)
-    A = coo_array((on[on], (i[on], j[on])), shape=(n_nodes, n_nodes))
-    return connected_components(A, directed=False)[1].astype(np.int64)
-
-
-def _sketch(w, edges, n_nodes, n_probes, seed, tol):
-    """Effective resistances (E,) by random projection (Spielman and Srivastava 2011), the first terms exactly.
-
-    For random signs s, u = B'W^(1/2) s has covariance L, and z = L^+ u, from conjugate gradients, covariance L^+. With
-    L^+ = D^-1 + D^-1 W L^+ the first terms are known,
-
-        r_ij = 1/d_i + 1/d_j - 2 w_ij / (d_i d_j) + E (b'D^-1 W z)^2,   D^-1 W z = z - D^-1 u,
-
-    and only the last is a mean over `n_probes` draws, with a relative error of sqrt(2 / n_probes).
-    """
-    i, j = edges
-    on = np.flatnonzero(w > 0)
-    W = csr_array((w[on], (i[on], j[on])), shape=(n_nodes, n_nodes))
-    W = W + W.T
-    d = W.sum(1)
-    L = (diags_array(d) - W).tocsr()
-    inverse = np.divide(1, d, out=np.zeros_like(d), where=d > 0)
-    columns = np.arange(len(on))
-    root = np.sqrt(w[on])
-    B = csr_array((root, (i[on], columns)), shape=(n_nodes, len(on)))
-    B = B - csr_array((root, (j[on], columns)), shape=B.shape)
-    rng = np.random.default_rng(seed)
-    r = inverse[i] + inverse[j] - 2 * w * inverse[i] * inverse[j]
-    for start in range(0, n_probes, PROBES_AT_ONCE):
-        signs = rng.integers(0, 2, (len(on), min(PROBES_AT_ONCE, n_probes - start))) * 2.0 - 1
-        u = torch.from_numpy((B @ signs).T)
-        scale = torch.from_numpy(inverse)
-        z, _ = conjugate_gradients(
-            lambda x: torch.from_numpy((L @ x.numpy().T).T), u, scale, tol=tol, n_iter=10 * n_nodes
-        )
-        for probe in (z - scale * u).contiguous().numpy():
-            r += (probe[i] - probe[j]) ** 2 / n_probes
-    return torch.from_numpy(r)
 
 
 # --- approximate maximum likelihood ---------------------------------------------------------------------------------
 
 
 @torch.no_grad()
-def multiplicative_updates(w, y, n_updates, resistances=effective_resistances, *, progress=False):
+def multiplicative_updates(w, y, n_updates):
     """`n_updates` of w <- w r / y, and the resistances r of the result: (..., E), (..., E) -> two (..., E).
 
     In x = w y this is Titterington's update for D-optimal designs: it keeps w'y = m - 1 and never decreases the
     likelihood. Weights of edges that the maximum does not have vanish only slowly.
     """
-    for _ in tqdm(range(n_updates), "likelihood", disable=not progress, leave=False):
-        w = w * resistances(w) / y
-    return w, resistances(w)
+    for _ in range(n_updates):
+        w = w * effective_resistances(w) / y
+    return w, effective_resistances(w)
 
 
 @torch.no_grad()
 def approximate_mle(y, n_updates=10, *, edges=None, n_nodes=None, n_probes=None, seed=0, progress=False):
     """Approximate Laplacian maximum likelihood and its resistances: y > 0 (..., E) -> w > 0 and r, each (..., E).
 
-    `multiplicative_updates` from the clipped inverse covariance or, on a list of candidates (E,), which has none, from
-    the solution of Eq. (4); there r is sketched, with new probes for every update, beyond 2,000 nodes.
+    `multiplicative_updates` from the clipped inverse covariance or, on a list of candidates (E,), which has none, the
+    relaxed ones of `atom_lists.likely_atoms`; beyond 2,000 nodes r is sketched there.
     """
     y = check_distances(y, edges).double()
     if not (y > 0).all():
@@ -213,17 +158,9 @@ def approximate_mle(y, n_updates=10, *, edges=None, n_nodes=None, n_probes=None,
         unit = y.median(-1, keepdim=True).values
         w, r = multiplicative_updates(_clipped_inverse(y / unit), y / unit, n_updates)
         return w / unit, r * unit
-    edges = check_edges(edges, n_nodes, y.shape[-1])
-    n_candidates = 2 * len(y) / n_nodes  # per node
-    degree = min(4, n_candidates, max(2, n_candidates / 2))
-    w = learn(y, degree, tol=1e-6, degree_tol=0.2, edges=edges, n_nodes=n_nodes).w
-    w = torch.maximum(w * likely_scale(w, y, n_nodes - 1), 0.01 / (n_nodes * y))
-    seeds = iter(spawn(seed, n_updates + 1))
-
-    def resistances(w):
-        return effective_resistances(w, edges, n_nodes, n_probes=n_probes, seed=next(seeds))
-
-    return multiplicative_updates(w, y, n_updates, resistances, progress=progress)
+    moments = ListAtoms(y, None, None)
+    w, r = likely_atoms(moments, edges, n_nodes, n_updates, n_probes=n_probes, seed=seed, progress=progress)
+    return w.difference, r.difference
 
 
 def _clipped_inverse(y):

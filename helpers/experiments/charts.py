@@ -1,5 +1,7 @@
 """The figures that show tables: one function per type, drawn from tidy frames in the style of `plots`."""
 
+from itertools import product
+
 import matplotlib.pyplot as plt
 import numpy as np
 import seaborn as sns
@@ -225,6 +227,58 @@ def reliability(curves, *, width=3.4):
         axis.set(title=title, xlabel="edge probability", aspect="equal", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
     axes[0, 0].set_ylabel("share that are edges")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def comparison(frame, metrics, leader, published=None, *, log_from=None, width=2.1):
+    """Methods side by side: one row of panels per metric, one column per family, one line per method.
+
+    Dots are means with 95 % intervals. The dashed line goes through the method `leader`, so that what lies on its
+    better side is a loss of it. `published` is {family: value}, a cross on a line of its own. Values are drawn on a
+    logarithmic scale from `log_from` on; below it, and without it, on a linear one.
+    """
+    families = frame.family.unique()
+    models = list(frame.model.unique()[::-1])
+    lines = ["published", *models] if published else models
+    size = (width * len(families) + 3, (0.26 * len(lines) + 0.7) * len(metrics) + 0.3)
+    figure, axes = plt.subplots(len(metrics), len(families), figsize=size, sharex="row", sharey=True, squeeze=False)
+    for (row, metric), (column, family) in product(enumerate(metrics), enumerate(families)):
+        axis = axes[row, column]
+        part = frame[(frame.metric == metric) & (frame.family == family)]
+        axis.axvline(part[part.model == leader].value.item(), color=COLOURS[leader], ls="--", lw=1, zorder=1)
+        for line in part.itertuples():
+            colour = COLOURS.get(line.model, COLOURS.get(_plain_name(line.model)))
+            face = colour if line.model in COLOURS else "white"
+            axis.errorbar(line.value, lines.index(line.model), xerr=line.ci, fmt="o", color=colour, mfc=face, ms=5)
+        if published:
+            axis.plot(published[family], 0, "x", color=PAPERS, ms=6, mew=1.8)
+        title = family.replace(", ", "\n") if row == 0 else ""
+        axis.set(yticks=range(len(lines)), yticklabels=lines, title=title, xlabel=metric)
+        if log_from:
+            axis.set_xscale("symlog", linthresh=log_from, linscale=0.5)
+        axis.grid(lw=0.4, alpha=0.5)
+    return figure
+
+
+def agreement(panels, *, width=2.9):
+    """A model's edge probabilities against the exact ones, one panel per law: {title: (exact, model's)}, (..., E, 3).
+
+    A dot is a pair; positive and negative edges have colours of their own.
+    """
+    figure, axes = plt.subplots(1, len(panels), figsize=(width * len(panels), width + 0.8), squeeze=False, sharey=True)
+    for axis, (title, (exact, ours)) in zip(axes[0], panels.items()):
+        axis.plot([0, 1], [0, 1], color="0.7", lw=1, zorder=1)
+        for kind, (name, colour) in enumerate(
+            zip(("positive edge", "negative edge"), sns.color_palette("colorblind")), 1
+        ):
+            if exact[..., kind].any():
+                axis.scatter(
+                    exact[..., kind], ours[..., kind], 7, color=[colour], alpha=0.35, lw=0, label=name, zorder=2
+                )
+        axis.set(title=title, xlabel="exact probability", aspect="equal", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    axes[0, 0].set_ylabel("the network's")
+    labels = {label: h for axis in axes[0] for h, label in zip(*axis.get_legend_handles_labels())}
+    figure.legend(labels.values(), labels, loc="outside lower center", ncols=2)
     return figure
 
 

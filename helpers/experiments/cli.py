@@ -51,6 +51,11 @@ def _parser():
     )
     data.add_argument("--download", action="store_true", help="download raw data that are not there")
     data.add_argument("--write", action="store_true", help="replace what differs")
+    exact = add(
+        "exact", compare_exact, "compute the exact edge probabilities of small graphs again, and compare: minutes"
+    )
+    exact.add_argument("laws", nargs="*", metavar="LAW", help="such as exact5; all of them by default")
+    exact.add_argument("--write", action="store_true", help="replace what differs")
     readme = add("readme", renew_readme, "renew the tables of README.md from data/results")
     readme.add_argument("--check", action="store_true", help="only say whether they are up to date")
     measure = add("measure", measure_times, "measure the times and the memory that a table shows; let nothing else run")
@@ -113,16 +118,39 @@ def _check_device(device):
 
 def compare_data(args):
     from ..real.datasets import compare
+    from ..real.networks import SHIPPED
+    from ..real.networks import compare as compare_networks
     from .authors import ERRORS
     from .authors import compare as compare_authors
+    from .benchmarks import LASSO_SCORES, compare_lasso
 
     agree, differ = compare(download=args.download, write=args.write)
-    same = compare_authors(write=args.write)
-    if same is None:
-        print(f"{ERRORS} is left out: the authors' weights are not there")
-    else:
-        (agree if same else differ).append(ERRORS)
+    others = {ERRORS: compare_authors, SHIPPED: compare_networks, LASSO_SCORES: compare_lasso}
+    for name, compare_one in others.items():
+        same = compare_one(write=args.write)
+        if same is None:
+            print(f"{name} is left out: the raw files behind it are not there")
+        else:
+            (agree if same else differ).append(name)
     print(f"{len(agree)} of {len(agree) + len(differ)} files in data/real agree with the raw data")
+    if differ and args.write:
+        print(f"replaced: {', '.join(differ)}")
+    elif differ:
+        print(f"these differ, --write replaces them: {', '.join(differ)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def compare_exact(args):
+    from ..beyond.posterior import LAWS
+    from .exactness import NAME, compare
+
+    unknown = [law for law in args.laws if law not in LAWS]
+    if unknown:
+        raise ValueError(f"law={unknown[0]!r}: choose among {', '.join(LAWS)}")
+    chosen = args.laws or list(LAWS)
+    differ = compare(chosen, write=args.write)
+    print(f"{len(chosen) - len(differ)} of {len(chosen)} laws in {NAME}.csv agree with what was computed")
     if differ and args.write:
         print(f"replaced: {', '.join(differ)}")
     elif differ:

@@ -1,11 +1,14 @@
 """Compile every kernel once, so that neither a test nor a notebook has to: python -m helpers.experiments.compilation
 
-`make setup` calls it. The compiled code stays in `__pycache__`, beside `helpers/engine/kernels.py`, until that changes.
+`make setup` calls it. The compiled code stays in `__pycache__`, beside `kernels.py` and `jumps.py` in helpers/engine,
+until these change.
 """
 
+import numpy as np
 import torch
 
 from .. import models, solvers
+from ..beyond import posterior
 from ..engine.layouts import DIRECT_NODES
 
 
@@ -19,6 +22,9 @@ def compile_kernels() -> None:
         theta = torch.full((1, 3), 0.1, dtype=dtype, requires_grad=True)
         path, _ = models.pds_layers(torch.zeros_like(y), torch.zeros_like(y), y, theta, 0.0)
         path.sum().backward()
+    law = posterior.Law(3)
+    rng = np.random.default_rng(0)
+    posterior.walk(law, np.eye(3), 2, posterior.draw_state(law, rng), 1, 1, rng)
 
 
 if __name__ == "__main__":

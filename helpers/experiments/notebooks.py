@@ -44,7 +44,15 @@ NBVAL = (
 # The other plugins of the unit tests take two seconds to load and would do nothing here; nor do their settings.
 NBVAL_ENVIRONMENT = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "L2G_CHECK": "1"}
 # The longest start first.
-SLOWEST = ("09_abide", "12_large_graphs", "03_structure", "10_limits", "11_equivariant", "05_convergence")
+SLOWEST = (
+    "13_other_benchmarks",
+    "09_abide",
+    "12_large_graphs",
+    "03_structure",
+    "10_limits",
+    "11_equivariant",
+    "05_convergence",
+)
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # of a terminal, in IPython's tracebacks
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},

@@ -3,7 +3,7 @@
 A row is a frame with the columns value and ci, one line per family or other case; `t` are the `Tables`.
 """
 
-from . import measure
+from . import benchmarks, measure
 from .judging import FACTOR, PERCENT, across, agrees, below, nearer, share_below, under
 
 UNTUNED = "PDS (alpha=beta=1)"
@@ -23,6 +23,7 @@ MLE = "Laplacian maximum likelihood"
 LIMIT = "Posterior mean, edges known"
 EQUIVARIANT = "EquivariantL2G"
 MIXED = "EquivariantL2G (mixed)"
+THIS_LAW = "BroadL2G (this law)"  # trained on the law that it is tested on
 LOW, HIGH = -1, 1  # on which side of the paper's number a number is better
 ON_THESE_GRAPHS = {
     "as the text has it and trained on such graphs": "L2G (on these graphs)",
@@ -314,3 +315,41 @@ def exponents(t):
 def carried_far(t, model):
     """Error of an Unrolling trained on 20 nodes: WS and BA down, sizes across."""
     return t.grid("12_transfer", metric="gmse", model=model, index="family", columns="x")
+
+
+NETSIM_F1 = {"NetSim 1": 0.93, "NetSim 2": 0.90, "NetSim 3": 0.90, "NetSim 4": 0.85}  # targets of our own
+SACHS = ["Sachs", "Sachs, logarithms"]
+LEARNER, LEDOIT_WOLF = benchmarks.LEARNER, benchmarks.LEDOIT_WOLF
+
+
+def other_networks(t, metric, model=LEARNER, families=tuple(NETSIM_F1)):
+    """A measure on the networks of others, the four simulations unless told, per network."""
+    return t.rows("13_networks", model=model, metric=metric).loc[list(families)]
+
+
+def best_graph(t):
+    """Whether the graph of GraphLearner has a higher F1 than that of every rival, per simulation."""
+    f1 = t.grid("13_networks", metric="F1")[list(NETSIM_F1)].drop(index=benchmarks.MIXED)
+    return f1.loc[LEARNER] > f1.drop(index=LEARNER).max()
+
+
+def wrong_pairs(t, n_signals):
+    """Whether GraphLearner has fewer wrong pairs than were published, per law."""
+    share = t.rows("13_laws", model=LEARNER, metric="wrong pairs", x=n_signals).value
+    return {law: share[law] < published for law, published in benchmarks.PUBLISHED.items()}
+
+
+def smooth_f1(t, model):
+    """F1 on smooth signals, per kind of graph and of signals."""
+    return t.rows("13_smooth", model=model, metric="F1")
+
+
+def target(t, table, model=LEARNER, index="family", **where):
+    """A measure beyond the paper's law, per family."""
+    return t.rows("13_targets", index, table=table, model=model, **where)
+
+
+def false_edges(t):
+    """Share of pairs that GraphLearner joins in white noise: {(samples, nodes): share}."""
+    share = target(t, "white noise", index=["x", "family"]).value
+    return {(f"{n:,.0f} samples", nodes): value for (n, nodes), value in share.items()}

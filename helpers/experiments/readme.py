@@ -39,15 +39,7 @@ def main(check=False):
 
 def insert(text):
     """A README with its parts renewed."""
-    t = Tables()
-    found = claims.judgements(t)
-    parts = {
-        "summary": summary(t, found),
-        "counts": count_table(found),
-        "claims": found_table(t, found),
-        "costs": cost_table(t),
-    }
-    for name, part in parts.items():
+    for name, part in parts().items():
         pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)"
         text, n = re.subn(pattern, lambda match, part=part: match[1] + part + match[2], text, flags=re.DOTALL)
         if n != 1:
@@ -55,6 +47,18 @@ def insert(text):
                 f"{README.name} needs the markers <!-- {name} --> and <!-- /{name} --> once, in this order"
             )
     return text
+
+
+def parts():
+    """{name of the markers: what stands between them}."""
+    t = Tables()
+    found = claims.judgements(t)
+    return {
+        "summary": summary(t, found),
+        "counts": count_table(found),
+        "claims": found_table(t, found),
+        "costs": cost_table(t),
+    }
 
 
 def markdown(header, rows):

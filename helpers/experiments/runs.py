@@ -8,7 +8,7 @@ as its text has it, `released` what the authors' code does. `l2g train NAME` tra
 import contextlib
 import inspect
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import product
@@ -21,6 +21,7 @@ from ..beyond import broad_law
 from ..beyond.broad import BroadL2G, KindObservations
 from ..beyond.equivariant import EquivariantL2G
 from ..beyond.likelihood import unit_scale
+from ..beyond.posterior import LAWS, sample_law
 from ..engine import checkpoints
 from ..engine.checkpoints import CheckpointError
 from ..graphs import FAMILIES, count_nodes, family_parameters, sample_graphs
@@ -81,6 +82,8 @@ MIXED_NODES = (10, 100)  # of the family "mixed", log-uniform, and
 MIXED_SIGNALS = (10, 10_000)
 BROAD_NODES = (3, 200)  # of the family "broad", log-uniform
 STEPS_PER_EPOCH = 8  # of BroadL2G
+EXACT_SIGNALS = (10, 100)  # of the families in `posterior.LAWS`, log-uniform: so few that edges are in doubt
+EXACT_EPOCHS = {"exact4": 60, "exact5": 60, "exact10": 16, "exact20": 20}  # about 20 seconds each
 ABLATIONS = {  # options of "mixed"
     "full model": (),
     "without likelihood": (("likelihood", False),),
@@ -94,8 +97,9 @@ class Run:
     """One trained model. The defaults are the paper's protocol.
 
     `params` and `options` are (name, value) pairs for the graph generator and the model; `stream` draws a fresh
-    training set for each epoch. `family` is one of the paper's, "mixed" (all of them, for EquivariantL2G) or "sparse"
-    (the random precision matrices of Deep-graph's authors). A run that does not `keep_weights` leaves its results only.
+    training set for each epoch. `family` is one of the paper's, "mixed" (all of them, for EquivariantL2G), "sparse"
+    (the random precision matrices of Deep-graph's authors), "broad" or one of `posterior.LAWS`. A run that does not
+    `keep_weights` leaves its results only.
     """
 
     name: str
@@ -332,7 +336,7 @@ def equivariant(family, n_nodes=20, options=()):
     )  # fmt: skip
 
 
-def broad(n_rounds=4, width=64, epochs=2500):
+def broad(n_rounds=4, width=64, epochs=2000):
     """BroadL2G on fresh graphs of the broad law; an epoch has graphs of one size. The plain one is GraphLearner's."""
     told = "" if (n_rounds, width) == (4, 64) else f"-{n_rounds}x{width}"
     return Run(
@@ -340,6 +344,12 @@ def broad(n_rounds=4, width=64, epochs=2500):
         epochs=epochs, batch_size=1, lr=2e-3, decay=round(0.01 ** (1 / epochs), 6), stream=True, keep_best=False,
         options=(("width", width),),
     )  # fmt: skip
+
+
+def exact(law):
+    """BroadL2G on fresh graphs of one of `posterior.LAWS`, whose exact edge probabilities are known."""
+    base = broad(epochs=EXACT_EPOCHS[law])
+    return replace(base, name=f"broad-{law}", family=law, n_nodes=LAWS[law].n_nodes)
 
 
 def _power(x):
@@ -390,6 +400,7 @@ def _registry():
     runs += [equivariant(family) for family in FAMILIES] + [equivariant("BA", n_nodes=100)]
     runs += [equivariant("mixed", options=options) for options in ABLATIONS.values()]
     runs += [broad(), broad(3, 48)]
+    runs += [exact(law) for law in LAWS]
     return {run.name: run for run in runs}
 
 
@@ -440,6 +451,8 @@ def graph_parameters(run):
     if run.family == "sparse":
         parameters = inspect.signature(sample_sparse).parameters.values()
         return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+    if run.family in LAWS:
+        return {"law": asdict(LAWS[run.family]), "n_signals": EXACT_SIGNALS, "steps": STEPS_PER_EPOCH}
     if run.family == "broad":
         shares = dict(zip(broad_law.FAMILIES, broad_law.SHARES))
         return {"law": broad_law.LAW, "shares": shares, "n_nodes": BROAD_NODES, "steps": STEPS_PER_EPOCH}
@@ -475,6 +488,8 @@ def sample(run, split, n, *, epoch=0, n_jobs=1):
     """
     if split not in SPLITS:
         raise ValueError(f"split={split!r}: choose one of {', '.join(SPLITS)}")
+    if run.family in LAWS:
+        return _sample_law(run, split, n, epoch)
     if run.model == "broad":
         return _sample_broad(run, split, n, epoch)
     if run.model == "equivariant":
@@ -525,6 +540,19 @@ def _sample_broad(run, split, n, epoch):
     kept = torch.ones(n, dtype=torch.bool) if split == "train" else draw.w.any(-1)
     observations = KindObservations(draw.moments, draw.n_signals, draw.signed, draw.self_loops)
     return observations[kept], draw.w[kept]
+
+
+def _sample_law(run, split, n, epoch):
+    """Graphs of one of `posterior.LAWS`: for training so many that they make up the steps of an epoch."""
+    law = LAWS[run.family]
+    numbers, graphs = np.random.SeedSequence((0 if split == "test" else run.seed, SPLITS.index(split), epoch)).spawn(2)
+    if split == "train":
+        n = STEPS_PER_EPOCH * build(run).graphs_per_step(law.n_pairs)
+    n_signals = log_uniform(np.random.default_rng(numbers), *EXACT_SIGNALS, n).round()
+    observations, w = sample_law(law, n, n_signals, seed=graphs)
+    kept = w.any(-1) if split == "val" else torch.ones(n, dtype=torch.bool)  # errors are relative to the edges
+    observations = KindObservations(observations.moments, observations.n_signals, law.signed, law.signed)
+    return observations[kept], w[kept].float()
 
 
 def families(run):

@@ -74,20 +74,20 @@ class Brains(NamedTuple):
 
 def sp100(*, download=False):
     """Distances between the daily log-returns of 100 companies, 2015 to 2021, whole period and parts of it."""
-    folder, source = _find(PRICES, download_sp100 if download else None)
+    folder, source = find(PRICES, download_sp100 if download else None)
     if folder is not None:
         return read_raw_sp100(folder, source)
-    return Stocks(_shipped_tensors("sp100", WINDOWS), _read(pd.read_csv, paths.REAL / COMPANIES), source)
+    return Stocks(shipped_tensors("sp100", WINDOWS), read(pd.read_csv, paths.REAL / COMPANIES), source)
 
 
 def abide(*, download=False):
     """Distances between the BOLD signals of 39 regions, one set for each of 884 subjects."""
-    folder, source = _find(RECORDINGS, download_abide if download else None)
+    folder, source = find(RECORDINGS, download_abide if download else None)
     if folder is not None:
         return read_raw_abide(folder, source)
-    tensors = _shipped_tensors("abide", ("y", "y35"))
-    subjects = _read(pd.read_csv, paths.REAL / "abide_subjects.csv")
-    regions = _read(pd.read_csv, paths.REAL / "abide_regions.csv")
+    tensors = shipped_tensors("abide", ("y", "y35"))
+    subjects = read(pd.read_csv, paths.REAL / "abide_subjects.csv")
+    regions = read(pd.read_csv, paths.REAL / "abide_regions.csv")
     return Brains(tensors["y"], tensors["y35"], subjects, regions, source)
 
 
@@ -133,9 +133,9 @@ def one_frame_each(series, group, *, seed=1):
 
 def read_raw_sp100(folder, source="raw files"):
     """Stocks from adjusted closes."""
-    prices = _read(_load_prices, folder / PRICES)
+    prices = read(_load_prices, folder / PRICES)
     own_list = folder / SECTORS
-    companies = _read(_load_companies, own_list if own_list.exists() else paths.REAL / COMPANIES)
+    companies = read(_load_companies, own_list if own_list.exists() else paths.REAL / COMPANIES)
     r = log_returns(prices, companies.ticker)
     half = len(r) // 2
     parts = [r, r[:half], r[half:], *(r[r.index.year == year] for year in YEARS)]
@@ -187,7 +187,7 @@ def _return_distances(r, window):
 
 def read_raw_abide(folder, source="raw files"):
     """Brains from the signals of all subjects, one after the other."""
-    data = _read(_load_recordings, folder / RECORDINGS)
+    data = read(_load_recordings, folder / RECORDINGS)
     series = [standardise(X) for X in _split_subjects(data)]
     group = np.where(data["dx_group"] == AUTISM, "autism", "control")
     subjects = pd.DataFrame({"frames": data["n_timepoints"], "group": group, "site": data["site"]})
@@ -228,7 +228,7 @@ def _split_subjects(data):
 
 def download_sp100(folder):
     """Prices from Yahoo Finance, all or none."""
-    tickers = list(_read(pd.read_csv, paths.REAL / COMPANIES).ticker)
+    tickers = list(read(pd.read_csv, paths.REAL / COMPANIES).ticker)
     prices, problems = download_prices(tickers)
     if problems:
         raise DatasetError("Yahoo Finance: " + "; ".join(f"{ticker}: {why}" for ticker, why in problems.items()))
@@ -298,7 +298,7 @@ def download_abide(folder):
             failed[row.FILE_ID] = repr(error)
     if failed:
         raise DatasetError(f"{len(failed)} of {len(table)} subjects failed, call again to go on: {failed}")
-    series = [_read(np.load, store / f"{name}.npy") for name in table.FILE_ID]
+    series = [read(np.load, store / f"{name}.npy") for name in table.FILE_ID]
     np.savez_compressed(
         buffer := io.BytesIO(), X=np.concatenate(series), n_timepoints=[len(X) for X in series],
         dx_group=table.DX_GROUP.to_numpy(int), site=table.SITE_ID.to_numpy(str), region=np.array(atlas.labels, str),
@@ -358,16 +358,18 @@ def agrees(path, content, atol=1e-5):
     if path.suffix != ".safetensors":
         return path.read_bytes() == content
     try:
-        there = _read_tensors(path)
+        there = read_tensors(path)
     except DatasetError:
         return False
     here = tensors_from_bytes(content)
     return there.keys() == here.keys() and all(
-        there[key].shape == here[key].shape and torch.allclose(there[key], here[key], rtol=0, atol=atol) for key in here
+        there[key].shape == here[key].shape
+        and torch.allclose(there[key].double(), here[key].double(), rtol=0, atol=atol)
+        for key in here
     )
 
 
-def _find(name, download):
+def find(name, download):
     """The folder that holds the raw file and the words for it, or None and the words for what is shipped."""
     if named := os.environ.get("L2G_RAW"):
         if (Path(named) / name).exists():
@@ -383,19 +385,19 @@ def _find(name, download):
     return None, "shipped statistics"
 
 
-def _shipped_tensors(name, keys):
+def shipped_tensors(name, keys):
     path = paths.REAL / f"{name}.safetensors"
-    tensors = _read_tensors(path)
+    tensors = read_tensors(path)
     if missing := [key for key in keys if key not in tensors]:
         raise DatasetError(f"{path} is damaged (no {', '.join(missing)}): delete it and get it again")
     return {key: tensors[key] for key in keys}  # in our order: the file has its own
 
 
-def _read_tensors(path):
-    return _read(lambda file: tensors_from_bytes(file.read_bytes()), path)
+def read_tensors(path):
+    return read(lambda file: tensors_from_bytes(file.read_bytes()), path)
 
 
-def _read(reader, path, **options):
+def read(reader, path, **options):
     """What `reader` makes of a file, or DatasetError that names it."""
     try:
         return reader(path, **options)

@@ -1,10 +1,14 @@
-"""What is asked of graphs learned from real data: do known groups of nodes show, do groups of subjects differ?"""
+"""What is asked of real data: do known groups of nodes show in graphs, do groups of subjects differ, and how many
+independent samples is a time series worth?
+"""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
+LAGS = 10  # autocorrelations are summed up to the lag LAGS log10(n): beyond, they are noise
 TIES = 1 - 1e-12  # the same statistic computed in another order of summation counts as equal
 
 
@@ -42,7 +46,7 @@ def permutation_test(values, group, strata, *, seed, n=4999):
 
     x = np.asarray(values, dtype=np.float64)
     x = x - (averages.T @ x)[stratum]
-    labels = np.concatenate([group[None], _exchange_within(stratum, group, n, np.random.default_rng(seed))])
+    labels = np.concatenate([group[None], _exchange_within(tuple(stratum), tuple(group), n, seed)])
     g = labels - (averages.T @ group)[stratum]  # (1 + n, n_subjects); an exchange keeps the means of the strata
 
     size = (g**2).sum(1, keepdims=True)
@@ -56,11 +60,32 @@ def permutation_test(values, group, strata, *, seed, n=4999):
     return GroupTest(d[0], exceeds.mean(0), any_exceeds.mean(0))
 
 
-def _exchange_within(stratum, group, n, rng):
-    """n random exchanges of the labels `group` (n_subjects,) within strata: (n, n_subjects)."""
+@lru_cache(maxsize=1)  # methods are compared on the same subjects, one after the other
+def _exchange_within(stratum, group, n, seed):
+    """n random exchanges of the labels `group` (n_subjects,) within strata, both tuples: (n, n_subjects)."""
     shape = n, len(group)
     by_stratum = np.argsort(stratum, kind="stable")
-    in_random_order = np.lexsort((rng.random(shape), np.tile(stratum, (n, 1))))  # by stratum, then at random
+    random = np.random.default_rng(seed).random(shape)
+    in_random_order = np.lexsort((random, np.tile(stratum, (n, 1))))  # by stratum, then at random
     exchanged = np.empty(shape, dtype=bool)
-    exchanged[:, by_stratum] = group[in_random_order]
+    exchanged[:, by_stratum] = np.array(group)[in_random_order]
     return exchanged
+
+
+# --- samples that follow each other in time -------------------------------------------------------------------------
+
+
+def effective_samples(X):
+    """How many independent samples the rows of X (n, m), one after the other in time, are worth: a float.
+
+    Bartlett: a product of two columns i and j has a mean with the variance of n / (1 + 2 sum_k rho_i(k) rho_j(k))
+    independent rows, rho(k) being a column's autocorrelation at lag k > 0. Here the mean over pairs of columns.
+    """
+    X = np.asarray(X, dtype=np.float64)
+    n, m = X.shape
+    Z = X - X.mean(0)
+    lags = range(1, min(n, 1 + int(LAGS * np.log10(n))))
+    rho = np.array([(Z[k:] * Z[:-k]).sum(0) for k in lags]) / (Z**2).sum(0)  # (n_lags, m)
+    excess = 1 + 2 * rho.T @ rho
+    numbers = n / np.clip(excess, 1, n)  # no pair is worth more than n rows, nor less than one
+    return float(numbers[np.triu_indices(m, 1)].mean())

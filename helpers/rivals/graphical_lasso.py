@@ -1,5 +1,7 @@
 """The graphical lasso (Banerjee et al. 2008; Friedman et al. 2008): scikit-learn's from signals, ours from moments."""
 
+import math
+
 import numpy as np
 import torch
 from sklearn.covariance import GraphicalLassoCV
@@ -89,6 +91,26 @@ def best_penalty(observations, held_out, alphas):
         return ((S * P).sum((-2, -1)) - torch.logdet(P)).mean()
 
     return min(alphas, key=loss)
+
+
+def extended_bic(P, S, n_signals, gamma=0.1):
+    """Foygel and Drton (2010): N (tr(S P) - logdet P) + k log N + 4 k gamma log m, k edges: (..., m, m) -> (...)."""
+    m = P.shape[-1]
+    n = torch.as_tensor(n_signals).to(P)
+    k = (to_vector(P) != 0).sum(-1)
+    fit = (S * P).sum((-2, -1)) - torch.logdet(P)
+    return n * fit + k * (n.log() + 4 * gamma * math.log(m))
+
+
+def by_extended_bic(observations, alphas, gamma=0.1):
+    """|partial correlations| (..., E), each graph with the penalty out of `alphas` that has its least `extended_bic`.
+
+    It needs no rows, only second moments and the number of signals.
+    """
+    S = _moments(observations)
+    found = [precision(S, alpha) for alpha in alphas]
+    best = torch.stack([extended_bic(P, S, observations.n_signals, gamma) for P in found]).argmin(0)
+    return partial_correlations(torch.stack(found).gather(0, best[None, ..., None, None].expand(1, *S.shape))[0])
 
 
 def _moments(observations):

@@ -1,0 +1,426 @@
+"""`GraphLearner` and what people would use instead, on data that others made, and on data of a broader law.
+
+A `Case` holds data sets of one kind, reduced to what the methods need; `answers` has every method's answer to it, and
+`rows` what is measured of them. `GraphLearner` is here by its network: the class adds units and names to it, nothing
+else (a test compares the two).
+"""
+
+import time
+import warnings
+from functools import cache, partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import torch
+from safetensors.torch import save as tensors_to_bytes
+from sklearn.covariance import ledoit_wolf_shrinkage
+from sklearn.exceptions import ConvergenceWarning
+from tqdm.auto import tqdm
+
+from .. import metrics, paths, solvers
+from ..beyond import broad_law
+from ..beyond.equivariant import EquivariantL2G
+from ..beyond.likelihood import laplacian_mle
+from ..graphs import degrees, differences, laplacian, sample_graphs, spawn, to_matrix, to_vector
+from ..real import datasets, networks
+from ..rivals import graphical_lasso
+from ..rivals.partial_correlations import correlation_graph, correlations, partial_graph, shrink
+from ..signals import Observations, bartlett
+from . import methods, tables
+from .runs import load_or_train
+
+# The run behind each learner. For the time being the first is a stand-in; "broad" takes its place once it is trained.
+NETWORKS = {"GraphLearner": "equivariant-mixed", 'GraphLearner (prior="mixed")': "equivariant-mixed"}
+LEARNER, MIXED = NETWORKS
+LASSO = "Graphical lasso (cross-validation)"
+LEDOIT_WOLF = "Partial correlations (Ledoit-Wolf)"
+MLE = "Laplacian maximum likelihood"
+LIKELY = 0.5  # a pair as probable as this is an edge of the graph that is returned
+SURE = 0.9  # and one that is more probable than this should be an edge nine times out of ten
+PENALTIES = np.geomspace(0.02, 0.6, 8)  # of the graphical lasso on correlations, for the extended BIC
+LASSO_SCORES = "networks_lasso.safetensors"
+LASSO_TOLERANCE = 1e-3  # of these scores: coordinate descent stops at 1e-4
+
+
+# --- data ----------------------------------------------------------------------------------------------------------
+
+
+class Case(NamedTuple):
+    """n data sets of one kind."""
+
+    moments: torch.Tensor  # S (n, m, m) float64
+    n_signals: torch.Tensor  # (n,) independent samples behind them
+    shrinkage: torch.Tensor  # (n,) of Ledoit and Wolf's estimate
+    edges: torch.Tensor  # (n, E) bool, the truth
+    lasso: torch.Tensor | None = None  # (n, E) scores of GraphicalLassoCV, which needs rows and minutes
+
+
+def real_cases():
+    """{name: Case} of NetSim and Sachs; time series count as many samples as they are worth."""
+    scores = lasso_scores()
+    return {
+        name: Case(r.moments, r.n_effective, r.shrinkage, r.edges.expand_as(r.correlations), scores[name])
+        for name, r in (networks.netsim() | networks.sachs()).items()
+    }
+
+
+def lasso_scores():
+    """{name: (n, E)}: |partial correlations| of scikit-learn's GraphicalLassoCV on the rows behind real data."""
+    stored = datasets.read_tensors(paths.REAL / LASSO_SCORES)
+    return {name: stored[file] for name, file in networks.FILES.items()}
+
+
+def compare_lasso(*, write=False):
+    """Whether the shipped scores are those of the raw files; None without these. `write` replaces them. Minutes."""
+    found = {}
+    for name, file in networks.FILES.items():
+        folder, _ = datasets.find(networks.raw_file(name), None)
+        if folder is None:
+            return None
+        found[file] = cross_validate(networks.rows(name, folder)[0], name)
+    content = tensors_to_bytes(found)
+    same = datasets.agrees(paths.REAL / LASSO_SCORES, content, atol=LASSO_TOLERANCE)
+    if write and not same:
+        paths.write_atomically(paths.REAL / LASSO_SCORES, content)
+    return same
+
+
+def cross_validate(X, name=""):
+    """Scores (n, E) float32 of the graphical lasso, cross-validated on the rows of each X (n, n_samples, m)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of penalties that are then not chosen
+        fits = [graphical_lasso.graphical_lasso(x, assume_centered=True) for x in tqdm(X, name, leave=False)]
+    return torch.stack(fits).float()
+
+
+def case_of_signals(draw_rows, edges, *, seed):
+    """Case of graphs `edges` (n, E) bool; draw_rows(k, rng) are the signals X (n_signals, m) on graph k."""
+    found = []
+    for k, child in enumerate(spawn(seed, len(edges))):
+        X = draw_rows(k, np.random.default_rng(child))
+        found.append((torch.from_numpy(X.T @ X / len(X)), len(X), ledoit_wolf_shrinkage(X, assume_centered=True)))
+    S, n, shrinkage = zip(*found)
+    return Case(torch.stack(S), torch.tensor(n, dtype=torch.float64), torch.tensor(shrinkage), edges)
+
+
+def rows_like(case, n_samples, *, seed):
+    """Gaussian samples X (n_samples, m) with the covariance of the first data set of a case."""
+    C = torch.linalg.cholesky(case.moments[0]).numpy()
+    return np.random.default_rng(seed).standard_normal((n_samples, len(C))) @ C.T
+
+
+# --- synthetic data of others ---------------------------------------------------------------------------------------
+
+# Graphs on 20 nodes of M. Wasserman and G. Mateos, Graph structure learning with interpretable Bayesian neural
+# networks, TMLR 2024: connected and unweighted. They report these shares of wrong pairs with infinitely many signals.
+LAWS = {
+    "geometric, radius 0.32": partial(nx.random_geometric_graph, 20, 0.32),
+    "geometric, radius 0.5": partial(nx.random_geometric_graph, 20, 0.5),
+    "ER, p = 0.5": partial(nx.gnp_random_graph, 20, 0.5),
+    "BA trees": partial(nx.barabasi_albert_graph, 20, 1),
+}
+PUBLISHED = dict(zip(LAWS, (0.0157, 0.0190, 0.0051, 0.0222), strict=True))
+SHAPES = {
+    "geometric": partial(nx.random_geometric_graph, 20, 0.4),
+    "grid": lambda seed: nx.convert_node_labels_to_integers(nx.grid_2d_graph(4, 5)),
+    "communities": partial(nx.planted_partition_graph, 2, 10, 0.6, 0.05),
+}
+RESPONSES = {  # signals are white noise times a function of the Laplacian, its eigenvalues x relative to the largest
+    "generative": lambda x: torch.where(x > 1e-9, x.clamp_min(1e-9).rsqrt(), 0),
+    "Tikhonov": lambda x: 1 / (1 + 10 * x),
+    "heat": lambda x: (-5 * x).exp(),
+}
+
+
+def connected_graphs(draw, n, *, seed):
+    """n connected graphs (n, E) bool of a networkx generator draw(seed=)."""
+    rng = np.random.default_rng(seed)
+    found = []
+    while len(found) < n:
+        graph = draw(seed=rng)
+        if nx.is_connected(graph):
+            found.append(torch.from_numpy(nx.to_numpy_array(graph) > 0))
+    return to_vector(torch.stack(found))
+
+
+def filtered_case(edges, response, n_signals, *, seed):
+    """Case of signals X = Z h(L), Z white noise, on unweighted graphs (n, E): h is one of RESPONSES."""
+    values, V = torch.linalg.eigh(laplacian(edges.double()))
+    gain = response((values / values[:, -1:]).clamp_min(0))
+    H = (V * gain[:, None] @ V.mT).numpy()
+    m = H.shape[-1]
+    return case_of_signals(lambda k, rng: rng.standard_normal((n_signals, m)) @ H[k], edges, seed=seed)
+
+
+# --- methods --------------------------------------------------------------------------------------------------------
+
+
+class Answer(NamedTuple):
+    """What a method says of n data sets, each (n, E)."""
+
+    score: torch.Tensor  # the higher, the more probably an edge
+    graph: torch.Tensor  # bool, the graph that it returns
+    probability: torch.Tensor | None = None
+
+
+@cache
+def network(model):
+    """The trained network behind one of NETWORKS."""
+    return load_or_train(NETWORKS[model])
+
+
+@torch.no_grad()
+def estimate(model, moments, n_signals, **kinds):
+    """Probability of an edge, and expected signed weight, each (n, E); `kinds` go to a network that knows them."""
+    if isinstance(network(model), EquivariantL2G):
+        probability, weight = network(model)(differences(moments).clamp_min(0), n_signals)
+        return probability, probability * weight
+    found = network(model)(moments, n_signals, **kinds)
+    return found.positive + found.negative, found.expected
+
+
+def learner(model, case):
+    probability, _ = estimate(model, case.moments, case.n_signals)
+    return Answer(probability, probability >= LIKELY, probability)
+
+
+def extended_bic(case):
+    """The graphical lasso on correlations, its penalty by the extended Bayesian information criterion."""
+    score = graphical_lasso.by_extended_bic(Observations(correlations(case.moments), case.n_signals), PENALTIES)
+    return Answer(score, score > 0)
+
+
+def smooth(case):
+    """Eq. (4) of the paper, told how many edges per node the true graphs have on average."""
+    degree = degrees(case.edges.double()).mean().item()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # not every degree can be reached: the nearest one will do
+        w = solvers.learn(differences(case.moments), max(degree, 1.0)).w
+    w = torch.where(w > methods.NEGLIGIBLE * w.amax(-1, keepdim=True), w, 0)
+    return Answer(w, w > 0)
+
+
+def answers(case):
+    """{method: Answer}, GraphLearner first."""
+    S, n = case.moments, case.n_signals
+    found = {model: learner(model, case) for model in NETWORKS}
+    if case.lasso is not None:
+        found[LASSO] = Answer(case.lasso, case.lasso > 0)
+    found["Graphical lasso (extended BIC)"] = extended_bic(case)
+    found[LEDOIT_WOLF] = Answer(*partial_graph(shrink(S, case.shrinkage), n))
+    found["Partial correlations"] = Answer(*partial_graph(S, n))
+    found["Correlations"] = Answer(*correlation_graph(S, n))
+    found["Eq. (4)"] = smooth(case)
+    return found
+
+
+# --- measures -------------------------------------------------------------------------------------------------------
+
+
+def rows(table, family, case, **more):
+    """Tidy rows of every method: AUPRC, AUROC, F1 and share of wrong pairs of the returned graph; calibration."""
+    w = case.edges.double()
+    given = answers(case)
+    row = tables.mean_row if len(w) > 1 else tables.single_row
+    found = []
+    for model, answer in given.items():
+        values = {
+            "AUPRC": metrics.average_precision(answer.score, w),
+            "AUROC": metrics.auc(answer.score, w),
+            "F1": metrics.f1(answer.graph.double(), w, LIKELY),
+            "wrong pairs": (answer.graph != case.edges).double().mean(-1),
+        }
+        found += [row(table, family, metric, model, value, **more) for metric, value in values.items()]
+        if answer.probability is not None:
+            numbers = calibration_numbers(answer.probability, case.edges)
+            found += [tables.single_row(table, family, metric, model, v, **more) for metric, v in numbers.items()]
+    gain = metrics.average_precision(given[LEARNER].score, w) - metrics.average_precision(given[LEDOIT_WOLF].score, w)
+    return [*found, row(table, family, "AUPRC gain", f"{LEARNER} - {LEDOIT_WOLF}", gain, **more)]
+
+
+def calibration_numbers(probability, edges):
+    """Of all pairs together: the share of the sure ones that are edges, how many are sure, calibration error."""
+    sure = probability > SURE
+    true = edges[sure].double().mean() if sure.any() else torch.nan
+    error = metrics.calibration_error(probability, edges.double())
+    return {"true of the sure": true, "sure pairs": sure.sum(), "ece": error}
+
+
+def standing(frame, metric, least=False):
+    """Where GraphLearner stands in a table of `rows`: its value, its rank, and the best of the others, per family.
+
+    "ahead" and "behind" mean that the 95 % intervals do not overlap; a number without an interval counts as it is.
+    """
+    part = frame[(frame.metric == metric) & ~frame.model.str.startswith(MIXED)].fillna({"ci": 0})
+    found = {}
+    for family, rows in part.groupby("family", sort=False):
+        order = rows.sort_values("value", ascending=least, kind="stable").reset_index(drop=True)
+        ours = order[order.model == LEARNER].iloc[0]
+        best = order[order.model != LEARNER].iloc[0]
+        lead = (ours.value - best.value) * (-1 if least else 1)
+        word = "level with" if abs(lead) <= ours.ci + best.ci else "ahead of" if lead > 0 else "behind"
+        rank = f"{1 + (order.value < ours.value if least else order.value > ours.value).sum()} of {len(order)}"
+        found[family] = {
+            LEARNER: ours.value,
+            "rank": rank,
+            "": word,
+            "the best rival": best.model,
+            "its value": best.value,
+        }
+    return pd.DataFrame(found).T.rename_axis(metric)
+
+
+def reliability(cases):
+    """{model: {case: curve}} for `charts.reliability`."""
+    return {
+        model: {
+            name: metrics.calibration(learner(model, case).probability, case.edges.double())
+            for name, case in cases.items()
+        }
+        for model in NETWORKS
+    }
+
+
+def seconds(calls, n_calls=2):
+    """{name: least CPU seconds} of functions without arguments."""
+    found = {}
+    for name, call in calls.items():
+        taken = []
+        for _ in range(n_calls):
+            start = time.process_time()
+            call()
+            taken.append(time.process_time() - start)
+        found[name] = min(taken)
+    return found
+
+
+# --- beyond the paper's law -----------------------------------------------------------------------------------------
+
+N_NODES, N_SIGNALS = 50, 500  # of the ER graphs below
+SPREADS = (0.0, 0.5, 1.0, 2.0)  # standard deviations of log-weights
+HEAVY = 1000.0  # times as heavy as the others
+NUMBERS = (5, 50, 500, 20_000)  # between which numbers of samples are taken together
+
+
+def precision_matrix(w, ground=1e-4):
+    """Signed weights (n, E) -> diag(degrees of |w| + ground) - W, (n, m, m): diagonally dominant."""
+    diagonal = degrees(w.abs()) + ground
+    return torch.diag_embed(diagonal) - to_matrix(w)
+
+
+def gaussian_case(w, n_signals, *, seed):
+    """Case of Gaussian signals whose precision matrix has the signed weights w (n, E)."""
+    C = torch.linalg.cholesky(precision_matrix(w))
+    F = torch.linalg.solve_triangular(C.mT, torch.eye(C.shape[-1], dtype=C.dtype).expand_as(C), upper=True).mT.numpy()
+    m = F.shape[-1]
+    return case_of_signals(lambda k, rng: rng.standard_normal((n_signals, m)) @ F[k], w != 0, seed=seed)
+
+
+def er_graphs(n, spread=0.1, *, seed):
+    """ER graphs (n, E) of mean degree 1 with lognormal weights; `spread` is the standard deviation of their log."""
+    present = sample_graphs("ER", n, N_NODES, seed=seed, weighted=False, dtype=torch.float64, p=0.1)
+    z = torch.from_numpy(np.random.default_rng(seed + 1).standard_normal(present.shape))
+    w = present * (spread * z).exp()
+    return w * N_NODES / (2 * w.sum(-1, keepdim=True))
+
+
+def errors_on_the_papers_law(sizes=((20, 64), (100, 8))):
+    """GMSE of the expected weights on the paper's law: all families at 20 nodes, BA at 100; sizes are (m, n_graphs)."""
+    found = []
+    for m, n in sizes:
+        for family in ("BA", "ER", "SBM", "WS") if m == 20 else ("BA",):
+            observations, w = methods.test_set(family, n, shuffle=True, n_nodes=m)
+            weights = {model: estimate(model, observations.moments, observations.n_signals)[1] for model in NETWORKS}
+            weights[MLE] = laplacian_mle(observations)
+            name = f"{family}, {m} nodes"
+            found += [
+                tables.mean_row("paper's law", name, "gmse", model, metrics.gmse(v, w)) for model, v in weights.items()
+            ]
+    return found
+
+
+def errors_by_spread(n=16):
+    """GMSE of the expected weights, by the spread of the true ones."""
+    found = []
+    for spread in SPREADS:
+        w = er_graphs(n, spread, seed=10)
+        case = gaussian_case(w, N_SIGNALS, seed=11)
+        weights = {model: estimate(model, case.moments, case.n_signals)[1] for model in NETWORKS}
+        weights[MLE] = laplacian_mle(differences(case.moments), sigma2=1e-4, tol=1e-6)
+        found += [
+            tables.mean_row("weights", f"log-sd {spread:g}", "gmse", model, metrics.gmse(v, w))
+            for model, v in weights.items()
+        ]
+    return found
+
+
+def false_edges_in_white_noise(n=16, sizes=(20, 50, 100), numbers=(100, 1000, 10_000)):
+    """Share of pairs with p > 0.5 where no pair is joined."""
+    found = []
+    for m in sizes:
+        for n_signals in numbers:
+            A = torch.from_numpy(bartlett(np.random.default_rng((m, n_signals)), n, m, n_signals))
+            S = A @ A.mT / n_signals
+            for model in NETWORKS:
+                share = (estimate(model, S, n_signals)[0] > LIKELY).double().mean(-1)
+                found.append(tables.mean_row("white noise", f"{m} nodes", "false edges", model, share, x=n_signals))
+    return found
+
+
+def ranks_by_sign(n=64, shares=(0.0, 0.2, 0.5)):
+    """AUPRC, by the share of negative edges."""
+    found = []
+    w = er_graphs(n, seed=20)
+    coin = torch.from_numpy(np.random.default_rng(21).random(w.shape))
+    for share in shares:
+        signed = torch.where(coin < share, -w, w)
+        case = gaussian_case(signed, N_SIGNALS, seed=22)
+        scores = {model: learner(model, case).score for model in NETWORKS}
+        scores[LEDOIT_WOLF], _ = partial_graph(shrink(case.moments, case.shrinkage), case.n_signals)
+        found += [
+            tables.mean_row("signs", f"{share:.0%} negative", "AUPRC", model, metrics.average_precision(v, w))
+            for model, v in scores.items()
+        ]
+    return found
+
+
+def graphs_beside_a_heavy_edge(n=64, numbers=(500, 1000, 3000)):
+    """F1 of all other pairs where one edge is 1,000 times as heavy."""
+    w = er_graphs(n, seed=30)
+    heavy = torch.zeros_like(w, dtype=torch.bool).scatter(1, w.argmax(1, keepdim=True), True)
+    found = []
+    for n_signals in numbers:
+        case = gaussian_case(torch.where(heavy, HEAVY * w, w), n_signals, seed=31)
+        graphs = {model: learner(model, case).graph for model in NETWORKS}
+        graphs[LEDOIT_WOLF] = partial_graph(shrink(case.moments, case.shrinkage), case.n_signals)[1]
+        graphs["Partial correlations"] = partial_graph(case.moments, case.n_signals)[1]
+        for model, graph in graphs.items():
+            value = metrics.f1((graph & ~heavy).double(), torch.where(heavy, 0, w), LIKELY)
+            found.append(tables.mean_row("heavy edge", f"N = {n_signals}", "F1", model, value))
+    return found
+
+
+def calibration_on_the_broad_law(n=64, n_nodes=30):
+    """The share of sure pairs that are edges, on graphs of the law that the network learned from: per family, per N."""
+    families = [family for family in broad_law.FAMILIES if family != "empty"]
+    draws = [
+        broad_law.sample_broad(n, n_nodes, seed=seed, families=[family])
+        for family, seed in zip(families, spawn(40, len(families)))
+    ]
+    n_signals, w = (torch.cat([getattr(draw, field) for draw in draws]) for field in ("n_signals", "w"))
+    found = []
+    for model in NETWORKS:
+        probability = [
+            estimate(model, d.moments, d.n_signals, signed=d.signed, self_loops=d.self_loops)[0] for d in draws
+        ]
+        parts = {family: (p, draw.w != 0) for family, p, draw in zip(families, probability, draws)}
+        for low, high in pairwise(NUMBERS):
+            chosen = (n_signals >= low) & (n_signals < high)
+            parts[f"N = {low:,} to {high:,}"] = torch.cat(probability)[chosen], w[chosen] != 0
+        for name, (p, edges) in parts.items():
+            numbers = calibration_numbers(p, edges)
+            found += [tables.single_row("broad law", name, metric, model, v) for metric, v in numbers.items()]
+    return found

@@ -1,0 +1,181 @@
+"""Edge probabilities beside the exact ones, pair by pair, on the laws of `beyond.posterior.LAWS`.
+
+The exact ones take minutes, so they are shipped: data/results/exact_posteriors.csv has those of every pair of the test
+graphs, with their Monte-Carlo errors. Graphs of 4 and 5 nodes are enumerated, and the chain runs on the first of them
+as well, where it must come to the same; on 10 and 20 nodes there is the chain alone. `l2g exact` computes them again.
+"""
+
+import numpy as np
+import pandas as pd
+
+from .. import paths
+from ..beyond.posterior import LAWS, enumerate_supports, run_chains
+from . import tables
+from .runs import RUNS, sample
+
+NAME = "exact_posteriors"
+TITLES = {
+    "exact4": "4 nodes, signed",
+    "exact5": "5 nodes",
+    "exact10": "10 nodes",
+    "exact20": "20 nodes",
+}
+N_GRAPHS = {"exact4": 40, "exact5": 24, "exact10": 6, "exact20": 3}  # test graphs
+ENUMERATED = ("exact4", "exact5")
+N_BOTH = 10  # of the enumerated graphs, for which there is a chain as well
+N_SWEEPS = {"exact4": 20_000, "exact5": 20_000, "exact10": 20_000, "exact20": 20_000}  # of each of four chains
+COLUMNS = ["law", "method", "graph", "pair", "positive", "negative", "error_positive", "error_negative"]
+KINDS = ["positive", "negative"]
+DIGITS = 5  # decimals that are stored
+LEAST_ERROR = 5e-4  # of a probability near 0 or 1, where a chain of finite length may never have seen the other case
+FAR = 5.0  # standard errors by which another computation may differ
+
+
+# --- the exact probabilities ---------------------------------------------------------------------------------------
+
+
+def test_set(law):
+    """Observations and signed weights (n, E) of a law's test graphs, with 10 to 100 signals each."""
+    return sample(RUNS[f"broad-{law}"], "test", N_GRAPHS[law])
+
+
+def compute(law):
+    """Exact probabilities of the test graphs of a law: one row per method, graph and pair."""
+    observations, _ = test_set(law)
+    frames = []
+    for graph in range(len(observations)):
+        data = (LAWS[law], observations.moments[graph].numpy(), float(observations.n_signals[graph]))
+        if law in ENUMERATED:
+            frames.append(_frame(law, "enumeration", graph, enumerate_supports(*data, seed=graph)))
+        if law not in ENUMERATED or graph < N_BOTH:
+            frames.append(_frame(law, "chain", graph, run_chains(*data, n_sweeps=N_SWEEPS[law], seed=graph)))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _frame(law, method, graph, found):
+    columns = [found.positive, found.negative, *found.error]
+    frame = pd.DataFrame(dict(zip(COLUMNS[4:], columns, strict=True))).assign(law=law, method=method, graph=graph)
+    return frame.assign(
+        pair=range(len(frame)), r_hat=found.diagnostics.get("r_hat", np.nan), effective=found.diagnostics["effective"]
+    )[[*COLUMNS, "r_hat", "effective"]]
+
+
+def read(law=None, method=None):
+    """The shipped probabilities: of all laws, or of one and by one method."""
+    frame = pd.read_csv(paths.RESULTS / f"{NAME}.csv")
+    for column, value in {"law": law, "method": method}.items():
+        frame = frame[frame[column] == value] if value else frame
+    return frame.reset_index(drop=True)
+
+
+def compare(laws=tuple(LAWS), *, write=False):
+    """The laws whose shipped probabilities differ from those computed here; `write` replaces these."""
+    path = paths.RESULTS / f"{NAME}.csv"
+    differ = []
+    for law in laws:
+        here = compute(law)
+        there = read() if path.exists() else here[:0]
+        if agree(there[there.law == law], here):
+            continue
+        differ.append(law)
+        if write:
+            parts = {name: here if name == law else there[there.law == name] for name in LAWS}
+            frame = pd.concat([part for part in parts.values() if len(part)], ignore_index=True)
+            paths.write_atomically(path, frame.round(DIGITS).to_csv(index=False).encode())
+    return differ
+
+
+def agree(there, here):
+    """Whether two computations have the same rows, and probabilities within FAR of their standard errors."""
+    keys = COLUMNS[:4]
+    if not np.array_equal(there[keys].to_numpy(str), here[keys].to_numpy(str)):
+        return False
+    return bool((np.abs(scores(there, here)) <= FAR).all())
+
+
+def scores(a, b):
+    """How many standard errors two computations are apart: (rows, 2), positive and negative edges."""
+    variance = sum(frame[[f"error_{kind}" for kind in KINDS]].to_numpy() ** 2 for frame in (a, b))
+    return (a[KINDS].to_numpy() - b[KINDS].to_numpy()) / np.sqrt(variance + LEAST_ERROR**2)
+
+
+def exact_probabilities(law):
+    """P(no edge), P(positive), P(negative) of every pair of the test graphs: (n, E, 3)."""
+    frame = read(law, reference_method(law))
+    return with_none(*(frame[kind].to_numpy().reshape(N_GRAPHS[law], -1) for kind in KINDS))
+
+
+def with_none(positive, negative):
+    """(..., E) twice -> (..., E, 3): the probability of no edge goes first."""
+    positive, negative = np.asarray(positive, dtype=float), np.asarray(negative, dtype=float)
+    return np.stack([np.clip(1 - positive - negative, 0, 1), positive, negative], -1)
+
+
+def ask(model, law):
+    """What a BroadL2G says of the test graphs of a law, as `exact_probabilities` has it."""
+    observations, _ = test_set(law)
+    kinds = {"signed": LAWS[law].signed, "self_loops": LAWS[law].signed}
+    found = model(observations.moments, observations.n_signals, **kinds)
+    return with_none(found.positive.detach(), found.negative.detach())
+
+
+# --- tables --------------------------------------------------------------------------------------------------------
+
+
+def accuracy_rows():
+    """How well the exact probabilities are known, and, in the table "check", what the chain says of enumerated graphs.
+
+    Per law: the largest Monte-Carlo error of a probability, and the mean; of chains the largest r_hat and the least
+    number of effective draws; where there are both, by how much they differ, also in standard errors.
+    """
+    rows = []
+    for law, title in TITLES.items():
+        frame = read(law, reference_method(law))
+        errors = frame[["error_positive", "error_negative"]].max(axis=1)
+        numbers = {"largest error": errors.max(), "mean error": errors.mean()}
+        if law in ENUMERATED:
+            chain = read(law, "chain")
+            frame = frame[frame.graph < N_BOTH]
+            off = np.abs(chain[KINDS].to_numpy() - frame[KINDS].to_numpy())
+            z = np.abs(scores(chain, frame))
+            checks = diagnostics(chain) | {"largest difference": off.max(), "largest difference in errors": z.max()}
+            rows += [tables.single_row("check", title, metric, "chain", value) for metric, value in checks.items()]
+        else:
+            numbers |= diagnostics(frame)
+        rows += [tables.single_row("accuracy", title, metric, "exact", value) for metric, value in numbers.items()]
+    return rows
+
+
+def reference_method(law):
+    return "enumeration" if law in ENUMERATED else "chain"
+
+
+def diagnostics(frame):
+    """The worst of all graphs."""
+    return {"r_hat": frame.r_hat.max(), "effective draws": frame.effective.min()}
+
+
+def agreement_rows(law, found):
+    """Probabilities {model: (n, E, 3)} beside the exact ones.
+
+    Metrics, with an interval over graphs: the "difference" of two laws of a pair, half of the sum of |p - q| over no,
+    positive and negative edge, which without signs is that of the two edge probabilities; the "log-loss" per pair, in
+    nats, expected under the exact probabilities, and its "excess" over theirs; and the "correlation" over all pairs.
+    """
+    p = exact_probabilities(law)
+    row = [tables.mean_row("agreement", TITLES[law], "log-loss", "exact", log_loss(p, p).mean(-1))]
+    for model, q in found.items():
+        per_graph = {
+            "difference": np.abs(p - q).sum(-1).mean(-1) / 2,
+            "log-loss": log_loss(p, q).mean(-1),
+            "excess": (log_loss(p, q) - log_loss(p, p)).mean(-1),
+        }
+        row += [tables.mean_row("agreement", TITLES[law], name, model, values) for name, values in per_graph.items()]
+        correlation = np.corrcoef(1 - p[..., 0].ravel(), 1 - q[..., 0].ravel())[0, 1]
+        row.append(tables.single_row("agreement", TITLES[law], "correlation", model, correlation))
+    return row
+
+
+def log_loss(p, q):
+    """-sum p log q: two (..., 3) -> (...)."""
+    return -(p * np.log(np.maximum(q, 1e-12))).sum(-1)

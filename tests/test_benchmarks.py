@@ -1,0 +1,335 @@
+"""The benchmark of other people's data: its data, its methods as their users call them, its measures by hand."""
+
+from types import SimpleNamespace
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.covariance import ledoit_wolf_shrinkage
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+
+from helpers import GraphLearner, metrics, paths
+from helpers.beyond.broad import BroadL2G
+from helpers.experiments import benchmarks as b
+from helpers.graphs import degrees, differences, laplacian, to_matrix, to_vector
+from helpers.real import networks
+from helpers.rivals.graphical_lasso import graphical_lasso
+
+
+@pytest.fixture(scope="module")
+def case():
+    """Three grids of 6 nodes, 300 Tikhonov-filtered signals."""
+    edges = b.connected_graphs(lambda seed: nx.convert_node_labels_to_integers(nx.grid_2d_graph(2, 3)), 3, seed=0)
+    return b.filtered_case(edges, b.RESPONSES["Tikhonov"], 300, seed=1)
+
+
+@pytest.fixture
+def certain(monkeypatch):
+    """Networks that give all pairs the probability 0.6, 0.95 or whatever `certain.p` is, and weights of 1."""
+    answer = SimpleNamespace(p=0.6)
+
+    def estimate(model, moments, n_signals, **kinds):
+        p = torch.full((len(moments), moments.shape[-1] * (moments.shape[-1] - 1) // 2), answer.p).double()
+        return p, torch.ones_like(p)
+
+    monkeypatch.setattr(b, "estimate", estimate)
+    return answer
+
+
+# --- data -----------------------------------------------------------------------------------------------------------
+
+
+def test_graphs_are_connected_and_repeat():
+    draw = b.LAWS["geometric, radius 0.32"]
+    edges = b.connected_graphs(draw, 5, seed=0)
+    assert edges.shape == (5, 190) and edges.dtype == torch.bool
+    assert all(nx.is_connected(nx.from_numpy_array(A.numpy())) for A in to_matrix(edges.double()))
+    assert torch.equal(edges, b.connected_graphs(draw, 5, seed=0))
+    assert not torch.equal(edges, b.connected_graphs(draw, 5, seed=1))
+    assert len({tuple(row.tolist()) for row in edges}) == 5
+
+
+def test_the_laws_are_those_that_were_published():
+    count = {law: b.connected_graphs(draw, 20, seed=0).sum(-1).double() for law, draw in b.LAWS.items()}
+    assert (count["BA trees"] == 19).all()
+    assert abs(count["ER, p = 0.5"].mean() - 95) < 6
+    assert count["geometric, radius 0.32"].mean() < count["geometric, radius 0.5"].mean() < 95
+    assert list(b.PUBLISHED) == list(b.LAWS)
+
+
+@pytest.mark.parametrize("kind", b.RESPONSES)
+def test_filtered_signals_have_the_covariance_of_their_filter(kind):
+    edges = torch.ones(1, 6, dtype=torch.bool)  # the complete graph: eigenvalues 0 and, three times, the largest
+    case = b.filtered_case(edges, b.RESPONSES[kind], 40_000, seed=0)
+    at_zero = {"generative": 0.0, "Tikhonov": 1.0, "heat": 1.0}[kind]
+    elsewhere = {"generative": 1.0, "Tikhonov": 1 / 11, "heat": np.exp(-5)}[kind]
+    expected = np.full((4, 4), (at_zero**2 - elsewhere**2) / 4) + elsewhere**2 * np.eye(4)
+    np.testing.assert_allclose(case.moments[0], expected, atol=0.03 * expected.max())
+    assert case.n_signals.tolist() == [40_000]
+
+
+def test_a_case_has_the_moments_and_the_shrinkage_of_its_rows():
+    X = np.random.default_rng(0).standard_normal((2, 30, 4)).cumsum(2)
+    case = b.case_of_signals(lambda k, rng: X[k], torch.ones(2, 6, dtype=torch.bool), seed=0)
+    for k in range(2):
+        np.testing.assert_allclose(case.moments[k], X[k].T @ X[k] / 30)
+        assert case.shrinkage[k] == ledoit_wolf_shrinkage(X[k], assume_centered=True)
+
+
+def test_real_data_count_as_many_samples_as_they_are_worth():
+    cases = b.real_cases()
+    assert list(cases) == list(networks.FILES)
+    for name, recordings in (networks.netsim() | networks.sachs()).items():
+        assert torch.equal(cases[name].n_signals, recordings.n_effective)
+        assert torch.equal(cases[name].edges[-1], recordings.edges)
+        assert cases[name].lasso.shape == cases[name].edges.shape == recordings.correlations.shape
+
+
+def test_rows_like_a_case(case):
+    X = b.rows_like(case, 50_000, seed=0)
+    np.testing.assert_allclose(X.T @ X / 50_000, case.moments[0], atol=0.03)
+
+
+def test_scores_of_the_graphical_lasso_are_compared_with_raw_files(monkeypatch, tmp_path):
+    X = np.random.default_rng(0).standard_normal((2, 30, 3))
+    monkeypatch.setattr(paths, "REAL", tmp_path)
+    monkeypatch.setattr(networks, "rows", lambda name, folder: (X, None))
+    monkeypatch.setattr(b, "cross_validate", lambda X, name: torch.from_numpy(X.mean(1)).float())
+    monkeypatch.setattr(b.datasets, "find", lambda name, download: (tmp_path, "raw files"))
+    assert b.compare_lasso() is False
+    assert b.compare_lasso(write=True) is False
+    assert b.compare_lasso() is True
+    assert list(b.lasso_scores()) == list(networks.FILES)
+    torch.testing.assert_close(b.lasso_scores()["Sachs"], torch.from_numpy(X.mean(1)).float())
+    X += 0.0005  # within the tolerance of coordinate descent
+    assert b.compare_lasso() is True
+    X += 0.001
+    assert b.compare_lasso() is False
+    monkeypatch.setattr(b.datasets, "find", lambda name, download: (None, "shipped statistics"))
+    assert b.compare_lasso() is None
+
+
+def test_cross_validation_is_scikit_learns():
+    X = np.random.default_rng(0).standard_normal((1, 40, 3))
+    X[..., 1] += X[..., 0]
+    torch.testing.assert_close(b.cross_validate(X)[0].double(), graphical_lasso(X[0], assume_centered=True))
+
+
+# --- methods --------------------------------------------------------------------------------------------------------
+
+
+def test_the_network_is_what_graph_learner_uses():
+    X = np.random.default_rng(0).standard_normal((80, 7)).cumsum(1) * 10.0 ** np.arange(7)
+    learner = GraphLearner(prior="mixed", standardise=True, n_independent=50).fit(X)
+    S = torch.from_numpy(np.corrcoef(X.T))[None]
+    probability, _ = b.estimate(b.MIXED, S, 50.0)
+    torch.testing.assert_close(
+        probability[0], to_vector(torch.from_numpy(learner.edge_probability_)), rtol=0, atol=1e-5
+    )
+
+
+def test_a_network_with_signs_is_asked_for_both(monkeypatch, case):
+    torch.manual_seed(0)
+    model = BroadL2G(1, width=8).eval()
+    monkeypatch.setattr(b, "network", lambda name: model)
+    found = model(case.moments, case.n_signals)
+    probability, weight = b.estimate(b.LEARNER, case.moments, case.n_signals)
+    torch.testing.assert_close(probability, (found.positive + found.negative).detach())
+    torch.testing.assert_close(weight, ((found.positive - found.negative) * found.weight).detach())
+    unsigned, _ = b.estimate(b.LEARNER, case.moments, case.n_signals, signed=False)
+    torch.testing.assert_close(unsigned, model(case.moments, case.n_signals, signed=False).positive.detach())
+
+
+def test_every_method_answers(case):
+    found = b.answers(case)
+    assert next(iter(found)) == b.LEARNER and b.LASSO not in found
+    for model, answer in found.items():
+        assert answer.score.shape == answer.graph.shape == case.edges.shape
+        assert answer.graph.dtype == torch.bool
+        assert (answer.probability is not None) == (model in b.NETWORKS)
+        least = answer.score.masked_fill(~answer.graph, torch.inf).amin(-1)
+        most = answer.score.masked_fill(answer.graph, -torch.inf).amax(-1)
+        assert (least >= most).all(), f"{model} returns the pairs of highest score"
+    assert torch.equal(found[b.LEARNER].graph, found[b.LEARNER].probability >= 0.5)
+    lasso = torch.rand(3, 15, generator=torch.Generator().manual_seed(0)).round(decimals=1)
+    with_lasso = b.answers(case._replace(lasso=lasso))
+    assert torch.equal(with_lasso[b.LASSO].score, lasso)
+    assert torch.equal(with_lasso[b.LASSO].graph, lasso > 0)
+
+
+def test_ledoit_wolf_is_that_of_scikit_learn(case):
+    from sklearn.covariance import shrunk_covariance
+
+    S = shrunk_covariance(case.moments[1].numpy(), case.shrinkage[1].item())
+    P = np.linalg.inv(S)
+    expected = np.abs(P / np.sqrt(np.outer(P.diagonal(), P.diagonal())))[np.triu_indices(6, 1)]
+    np.testing.assert_allclose(b.answers(case)[b.LEDOIT_WOLF].score[1], expected)
+
+
+def test_the_convex_problem_is_told_the_density(case):
+    graph = b.smooth(case).graph
+    assert graph.sum(-1).double().mean() == pytest.approx(case.edges.sum(-1).double().mean().item(), abs=1)
+
+
+# --- measures -------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_the_means_over_data_sets(case):
+    frame = pd.DataFrame(b.rows("t", "grid", case, x=300)).set_index(["model", "metric"])
+    assert (frame.x == 300).all() and (frame.family == "grid").all() and (frame.table == "t").all()
+    for model, answer in b.answers(case).items():
+        each = list(zip(case.edges.numpy(), answer.score.numpy(), answer.graph.numpy()))
+        expected = {
+            "AUPRC": [average_precision_score(e, s) for e, s, _ in each],
+            "AUROC": [roc_auc_score(e, s) for e, s, _ in each],
+            "F1": [f1_score(e, g) for e, _, g in each],
+            "wrong pairs": [(e != g).mean() for e, _, g in each],
+        }
+        for metric, values in expected.items():
+            assert frame.value[model, metric] == pytest.approx(np.mean(values)), (model, metric)
+    gain = frame.loc[(f"{b.LEARNER} - {b.LEDOIT_WOLF}", "AUPRC gain")]
+    assert gain.value == pytest.approx(frame.value[b.LEARNER, "AUPRC"] - frame.value[b.LEDOIT_WOLF, "AUPRC"])
+    assert gain.ci > 0 or gain.value == 0
+
+
+def test_one_data_set_has_no_interval(case):
+    one = b.Case(*(x[:1] for x in case[:4]))
+    assert pd.DataFrame(b.rows("t", "grid", one)).ci.isna().all()
+
+
+def test_calibration_by_hand():
+    probability = torch.tensor([[0.95, 0.99, 0.91, 0.9], [0.92, 0.1, 0.2, 0.3]])
+    edges = torch.tensor([[True, True, False, False], [True, False, False, True]])
+    found = b.calibration_numbers(probability, edges)
+    assert found["true of the sure"] == 0.75 and found["sure pairs"] == 4
+    assert found["ece"] == metrics.calibration_error(probability, edges.double())
+    assert np.isnan(b.calibration_numbers(probability * 0.9, edges)["true of the sure"])
+
+
+def test_reliability_is_that_of_each_network(case):
+    found = b.reliability({"grid": case})
+    assert list(found) == list(b.NETWORKS)
+    _, share, count = found[b.LEARNER]["grid"]
+    assert count.sum() == 45
+    assert share @ count == case.edges.sum()
+
+
+def table(**values):
+    """Rows of one family per keyword: {model: (value, ci)}."""
+    return pd.DataFrame(
+        [
+            dict(table="t", family=family, metric="F1", model=model, value=value, ci=ci)
+            for family, models in values.items()
+            for model, (value, ci) in models.items()
+        ]
+    )
+
+
+def test_where_it_stands():
+    frame = table(
+        ahead={b.LEARNER: (0.9, 0.01), b.MIXED: (0.99, 0.0), "Eq. (4)": (0.8, 0.05), "Correlations": (0.1, 0.5)},
+        level={b.LEARNER: (0.9, 0.04), "Eq. (4)": (0.95, 0.02), "Correlations": (0.1, 0.1)},
+        behind={b.LEARNER: (0.5, np.nan), "Eq. (4)": (0.6, np.nan), "Correlations": (0.7, np.nan)},
+    )
+    found = b.standing(frame, "F1")
+    assert found[""].tolist() == ["ahead of", "level with", "behind"]
+    assert found["rank"].tolist() == ["1 of 3", "2 of 3", "3 of 3"]
+    assert found["the best rival"].tolist() == ["Eq. (4)", "Eq. (4)", "Correlations"]
+    assert found["its value"].tolist() == [0.8, 0.95, 0.7]
+    least = b.standing(frame, "F1", least=True)
+    assert least[""].tolist() == ["behind", "behind", "ahead of"]
+    assert least["rank"].tolist() == ["3 of 3", "2 of 3", "1 of 3"]
+
+
+def test_seconds_are_those_of_the_quickest_call(monkeypatch):
+    clock = iter([0, 5, 10, 12, 20, 23, 30, 31, 40, 44, 50, 52])
+    monkeypatch.setattr(b.time, "process_time", lambda: next(clock))
+    calls = []
+    assert b.seconds({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, n_calls=3) == {"a": 2, "b": 1}
+    assert calls == list("aaabbb")
+
+
+# --- beyond the paper's law -----------------------------------------------------------------------------------------
+
+
+def test_precision_matrices_have_the_signed_weights():
+    w = torch.tensor([[1.0, -2, 0.5]]).double()
+    K = b.precision_matrix(w, ground=0.1)[0]
+    torch.testing.assert_close(to_vector(K), -w[0])
+    assert K.diagonal().tolist() == pytest.approx([3.1, 1.6, 2.6])
+    torch.testing.assert_close(b.precision_matrix(w.abs(), 0.0)[0], laplacian(w.abs())[0])
+
+
+def test_gaussian_signals_have_that_precision():
+    w = torch.tensor([[1.0, -2, 0.5, 1, 0, 1]]).double()
+    case = b.gaussian_case(w, 200_000, seed=0)
+    K = b.precision_matrix(w)[0]
+    torch.testing.assert_close(case.moments[0] @ K, torch.eye(4).double(), rtol=0, atol=0.05)
+    assert case.edges.tolist() == [[True, True, True, True, False, True]]
+
+
+def test_er_graphs_have_mean_degree_one_and_the_spread():
+    for spread in (0.0, 1.0):
+        w = b.er_graphs(20, spread, seed=0)
+        torch.testing.assert_close(degrees(w).mean(-1), torch.ones(20).double())
+        assert abs((w > 0).double().mean() - 0.1) < 0.01
+        logs = [row[row > 0].log() for row in w]
+        assert np.mean([x.std() for x in logs]) == pytest.approx(spread, abs=0.05)
+    assert torch.equal(w > 0, b.er_graphs(20, 0.0, seed=0) > 0)
+
+
+def test_errors_are_those_of_the_expected_weights(certain):
+    rows = pd.DataFrame(b.errors_on_the_papers_law(((20, 2),)))
+    assert rows.family.unique().tolist() == [f"{family}, 20 nodes" for family in ("BA", "ER", "SBM", "WS")]
+    assert rows.model.unique().tolist() == [*b.NETWORKS, b.MLE]
+    errors = rows.set_index(["model", "family"]).value
+    assert errors[b.LEARNER, "BA, 20 nodes"] > 10 > 0.1 > errors[b.MLE, "BA, 20 nodes"]
+
+
+def test_errors_by_spread_have_the_truth_of_their_spread(certain, monkeypatch):
+    monkeypatch.setattr(b, "laplacian_mle", lambda y, **options: torch.zeros_like(y))
+    rows = pd.DataFrame(b.errors_by_spread(n=2))
+    assert rows.family.unique().tolist() == ["log-sd 0", "log-sd 0.5", "log-sd 1", "log-sd 2"]
+    assert (rows[rows.model == b.MLE].value == 1).all()
+
+
+def test_all_pairs_of_white_noise_are_false(certain):
+    rows = pd.DataFrame(b.false_edges_in_white_noise(2, (5, 6), (10, 20)))
+    assert (rows.value == 1).all() and len(rows) == 8
+    certain.p = 0.5
+    assert (pd.DataFrame(b.false_edges_in_white_noise(2, (5,), (10,))).value == 0).all()
+
+
+def test_ranks_see_edges_of_either_sign(certain):
+    rows = pd.DataFrame(b.ranks_by_sign(n=2, shares=(0.0, 1.0))).set_index(["model", "family"]).value
+    for family in ("0% negative", "100% negative"):
+        assert rows[b.LEARNER, family] == pytest.approx(0.1, abs=0.02)  # ties: the share of edges
+        assert rows[b.LEDOIT_WOLF, family] > 0.8
+
+
+def test_the_heavy_edge_itself_does_not_count(certain):
+    rows = pd.DataFrame(b.graphs_beside_a_heavy_edge(n=2, numbers=(3000,))).set_index("model").value
+    w = b.er_graphs(2, seed=30)
+    k = (w > 0).sum(-1).double() - 1
+    assert rows[b.LEARNER] == pytest.approx((2 * k / (1224 + k)).mean().item(), abs=1e-5)
+    assert rows["Partial correlations"] > 0.8
+
+
+def test_calibration_on_the_broad_law_counts_all_families(certain):
+    certain.p = 0.95
+    rows = pd.DataFrame(b.calibration_on_the_broad_law(n=3, n_nodes=6)).query("model == @b.LEARNER")
+    sure = rows[rows.metric == "sure pairs"].set_index("family").value
+    by_number = sure.filter(like="N = ")
+    assert len(by_number) == 3 and by_number.sum() == 9 * 3 * 15 == sure.drop(by_number.index).sum()
+    share = rows[rows.metric == "true of the sure"].set_index("family").value
+    assert share["tree"] == pytest.approx(5 / 15)
+
+
+def test_rounding_below_zero_is_no_distance():
+    S = torch.eye(4).double()[None]
+    S[0, 0, 1] = S[0, 1, 0] = 1 + 1e-15
+    assert differences(S).min() < 0
+    probability, _ = b.estimate(b.MIXED, S, 10.0)
+    assert probability.isfinite().all()
