@@ -136,6 +136,13 @@ def test_pseudo_likelihood_is_near_the_likelihood():
     np.testing.assert_allclose((found - sparse.diags_array(found.diagonal())).toarray(), -scale * 2 * W, rtol=1e-9)
 
 
+def test_heavy_edges_between_independent_columns_are_held_by_the_diagonal():
+    X = np.sqrt(20) * np.eye(20)  # moments of 1 and 0
+    found, scale = complete_on_list(X, sparse.csr_array(100 * (np.ones((20, 20)) - np.eye(20))), np.ones(20))
+    assert scale == 1, "nothing speaks for another one"
+    assert np.linalg.eigvalsh(found.toarray())[0] > 0
+
+
 def test_on_a_list_too_it_is_positive_definite():
     rng = np.random.default_rng(0)
     for sign in (-1, 1):

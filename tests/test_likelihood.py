@@ -163,22 +163,6 @@ def test_approximate_mle_on_a_list(n_probes):
     assert 28 < (first * y).sum() < 40
 
 
-@pytest.mark.parametrize("reach, degree", [(1, 2), (3, 3), (6, 4)])
-def test_a_list_starts_from_a_graph_of_half_its_candidates(monkeypatch, reach, degree):
-    """Or of 2 to 4 edges per node."""
-    asked = []
-
-    def learn_and_tell(y, degree, **options):
-        asked.append(degree)
-        return learn(y, degree, **options)
-
-    monkeypatch.setattr(likelihood, "learn", learn_and_tell)
-    ends = torch.tensor([sorted((k, (k + step) % 15)) for k in range(15) for step in range(1, reach + 1)]).T
-    y = torch.rand(15 * reach, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 1
-    approximate_mle(y, 0, edges=ends, n_nodes=15)
-    assert asked == [degree]
-
-
 def test_zero_distances_are_refused():
     y = torch.tensor([0.0, 1, 1])
     for solve in (laplacian_mle, approximate_mle):

@@ -232,7 +232,7 @@ def interior_point(y, design, tol, n_iter, path=False):
     design : the atoms u whose weights are sought: the matrix sum w_u u u', its inverse, and u'S u; see `Laplacians`
     """
     m = design.covariance(y)[0].shape[-1]
-    x = torch.full_like(y, m / y.shape[-1])
+    x = torch.full_like(y, (m - 1) / y.shape[-1])  # leverages add up to the rank, nearly
     s = torch.ones_like(y)
     iterates = []
     for _ in range(n_iter):
