@@ -33,10 +33,9 @@ from ..signals import Observations, bartlett
 from . import methods, tables
 from .runs import load_or_train
 
-# The run behind each learner. For the time being the first is a stand-in; "broad" takes its place once it is trained.
-NETWORKS = {"GraphLearner": "equivariant-mixed", 'GraphLearner (prior="mixed")': "equivariant-mixed"}
+# The run behind each learner: its default, and the network of the paper's law
+NETWORKS = {"GraphLearner": "broad", 'GraphLearner (prior="mixed")': "equivariant-mixed"}
 LEARNER, MIXED = NETWORKS
-PRIOR = NETWORKS[LEARNER].removeprefix("equivariant-")  # of the first, as GraphLearner calls it
 LASSO = "Graphical lasso (cross-validation)"
 LEDOIT_WOLF = "Partial correlations (Ledoit-Wolf)"
 MLE = "Laplacian maximum likelihood"

@@ -69,8 +69,8 @@ QUICKSTART = [
         f"{SEPARATE}; at 3 degrees of freedom, the fewest with a finite variance",
     ),
     Claim(
-        "time-counted", "of the sure edges of rows that follow each other in time, 90 % are true if time is allowed for",
-        "ours",
+        "time-counted",
+        "where rows follow each other in time, 90 % of the sure edges are true if that is allowed for", "ours",
         lambda t: t.rows("00_quickstart_trust", table="time", model='n_independent="auto"').value >= 0.9,
         "what a probability above 0.9 says",
         "rows worth one are {held}; the number of independent rows is itself an estimate",
