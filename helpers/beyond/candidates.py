@@ -45,21 +45,35 @@ def candidate_edges(X, n_candidates, *, seed=0, n_jobs=1):
 
 
 def signed_candidate_edges(Z, n_candidates, *, seed=0, n_jobs=1):
-    """`candidate_edges` where edges may be negative: each node with its nearest in difference or in sum.
+    """Pairs worth a weight of either sign: each node with those of the largest absolute correlation, and half as many
+    that are nearest in difference or in sum.
 
-    A column at |x_i + x_j| is the mirror image of one at |x_i - x_j|: both are found among the columns of [Z, -Z]. If Z
-    is standardised, nearest means of the largest absolute correlation. Z (n, m) -> edges (2, E), y (E,), as there.
+    A column at |x_i + x_j| is the mirror image of one at |x_i - x_j|: both are found among the columns of [Z, -Z],
+    which are divided by their root mean squares for the first search. A node with many neighbours varies little and is
+    correlated with none of them much: the second search finds it. Z (n, m) -> edges (2, E), y (E,), as of
+    `candidate_edges`.
     """
     Z = _check_signals(Z)
     m = Z.shape[1]
     _check_candidates(n_candidates, m)
     if n_candidates == m - 1:
         edges = all_pairs(m)
-    else:
-        points = _points(np.hstack([Z, -Z]))
-        near = _search(points, n_candidates, seed, n_jobs, queries=points[:m])
-        edges = _pairs(np.where(near < 0, near, near % m))
+        return edges, pair_distances(Z, edges)
+    size = np.sqrt(np.einsum("ni,ni->i", Z, Z) / len(Z))
+    size[size == 0] = 1
+    near = [_search_mirrored(Z / size, n_candidates, seed, n_jobs)]
+    near += [_search_mirrored(Z, -(-n_candidates // 2), seed, n_jobs)]
+    edges = _pairs(*near)
     return edges, pair_distances(Z, edges)
+
+
+def _search_mirrored(Z, k, seed, n_jobs):
+    """`_search` for each column of Z (n, m) among the columns of [Z, -Z], whose numbers are then those of Z."""
+    m = Z.shape[1]
+    precision = Z.dtype if m <= EXACT_SEARCH else np.float32
+    points = np.concatenate([Z.T, -Z.T], dtype=precision)
+    near = _search(points, k, seed, n_jobs, queries=points[:m])
+    return np.where(near < 0, near, near % m)
 
 
 def _check_candidates(n_candidates, m):
@@ -67,15 +81,17 @@ def _check_candidates(n_candidates, m):
         raise ValueError(f"n_candidates={n_candidates}: between 1 and n_nodes - 1 = {m - 1}")
 
 
-def _pairs(near):
-    """The pairs of each node with those found for it (m, k + 1), less one: itself if found, else the last; (2, E)."""
-    m = len(near)
-    own = near == np.arange(m)[:, None]  # among copies, a node need not find itself first, or at all
-    own[~own.any(1), -1] = True
-    i, column = np.nonzero(~own & (near >= 0))
-    j = near[i, column]
-    keys = np.unique(np.minimum(i, j) * m + np.maximum(i, j))
-    return torch.from_numpy(np.stack(np.divmod(keys, m)))
+def _pairs(*lists):
+    """The pairs in lists (m, k + 1) of the nodes found for each, less one: itself if found, else the last; (2, E)."""
+    keys = []
+    for near in lists:
+        m = len(near)
+        own = near == np.arange(m)[:, None]  # among copies, a node need not find itself first, or at all
+        own[~own.any(1), -1] = True
+        i, column = np.nonzero(~own & (near >= 0))
+        j = near[i, column]
+        keys.append(np.minimum(i, j) * m + np.maximum(i, j))
+    return torch.from_numpy(np.stack(np.divmod(np.unique(np.concatenate(keys)), m)))
 
 
 def _check_signals(X):
