@@ -1,12 +1,11 @@
-"""figures/explorer.png, the picture in README of the page that `GraphLearner.to_html` writes.
+"""`python -m book.picture` makes figures/explorer.png: the page of `GraphLearner.to_html`, as README shows it."""
 
-    PYTHONPATH=. .venv/bin/python -m book.picture
-"""
-
+import io
 import shutil
 import tempfile
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from helpers import GraphLearner, paths
@@ -15,6 +14,7 @@ from helpers.real import datasets
 from .trial import N_DAYS
 
 WIDTH, HEIGHT = 1280, 800
+N_COLOURS = 256
 SANDBOX = "--no-sandbox"  # Chromium has none for root
 
 
@@ -35,8 +35,11 @@ def photograph(page, picture):
         while not window.evaluate("explorer.layout.rests"):
             window.wait_for_timeout(50)
         window.evaluate("explorer.drawNow()")
-        paths.write_atomically(picture, window.screenshot())
+        shot = window.screenshot()
         browser.close()
+    few_colours = Image.open(io.BytesIO(shot)).convert("RGB").quantize(N_COLOURS, dither=Image.Dither.NONE)
+    few_colours.save(buffer := io.BytesIO(), "PNG", optimize=True)
+    paths.write_atomically(picture, buffer.getvalue())
 
 
 if __name__ == "__main__":

@@ -61,6 +61,10 @@ class GraphLearner(LearnedGraph, BaseEstimator):
     the Laplacian of a graph with positive weights. Weights always have the most likely scale: c X in place of X divides
     them by c^2 and changes nothing else. Nor does the order of the columns matter.
 
+    Missing values (NaN) are possible with prior="broad" and without `candidates`. Each pair of columns is judged by the
+    rows that have both, and their number tells how sure one can be. Correlations put together like this, or robust
+    ones, may contradict each other; then negative eigenvalues of their matrix are clipped to 0, and `summary` says so.
+
     Parameters
     ----------
     method : "equivariant", a network trained on random graphs, the only one with edge probabilities; "mle", maximum
@@ -104,10 +108,6 @@ class GraphLearner(LearnedGraph, BaseEstimator):
     doubts_ : list of str, the warnings of this fit: reasons to distrust it, and remedies
     n_samples_, n_effective_ : rows of X, and the independent samples that they are worth, a mean over pairs
     n_features_in_, feature_names_in_ : m, and the column names of a data frame
-
-    Missing values (NaN) are possible with prior="broad" and without `candidates`. Each pair of columns is judged by the
-    rows that have both, and their number tells how sure one can be. Correlations put together like this, or robust
-    ones, may contradict each other; then negative eigenvalues of their matrix are clipped to 0, and `summary` says so.
 
     Examples
     --------
@@ -164,13 +164,13 @@ class GraphLearner(LearnedGraph, BaseEstimator):
     def fit_moments(self, S: ArrayLike, n_samples: float | ArrayLike, *, names: Sequence[str] | None = None) -> Self:
         """Learn the graph from second moments, for those who have no rows.
 
+        `fit(X)` is `fit_moments(numpy.cov(X.T), len(X))`. Needs all pairs, `candidates=None`, and not `robust`.
+
         Parameters
         ----------
         S : (m, m), symmetric; with centre=True a covariance matrix as `numpy.cov` gives it, otherwise X'X / n
         n_samples : the rows behind S, a number or (m, m) with one number per pair
         names : (m,), of the columns
-
-        `fit(X)` is `fit_moments(numpy.cov(X.T), len(X))`. Needs all pairs, `candidates=None`, and not `robust`.
         """
         return self._attempt(self._fit_moments, S, n_samples, names)
 

@@ -1,5 +1,6 @@
 """The benchmark of other people's data: its data, its methods as their users call them, its measures by hand."""
 
+import os
 from types import SimpleNamespace
 
 import networkx as nx
@@ -81,10 +82,26 @@ def test_a_case_has_the_moments_and_the_shrinkage_of_its_rows():
 def test_real_data_count_as_many_samples_as_they_are_worth():
     cases = b.real_cases()
     assert list(cases) == list(networks.FILES)
-    for name, recordings in (networks.netsim() | networks.sachs()).items():
+    for name, recordings in (networks.netsim(b.effective_share) | networks.sachs()).items():
         assert torch.equal(cases[name].n_signals, recordings.n_effective)
         assert torch.equal(cases[name].edges[-1], recordings.edges)
         assert cases[name].lasso.shape == cases[name].edges.shape == recordings.correlations.shape
+
+
+@pytest.mark.skipif("L2G_RAW" not in os.environ, reason="L2G_RAW names no folder of raw data")
+def test_the_raw_files_agree():
+    assert b.compare_networks() is not False
+
+
+def test_a_series_is_worth_what_graph_learner_says(monkeypatch, tmp_path):
+    X = np.random.default_rng(0).standard_normal((2, 100, 4)).cumsum(1)
+    monkeypatch.setattr(networks, "rows", lambda name, folder: (X, np.ones((4, 4), bool)))
+    monkeypatch.setattr(networks, "find", lambda name, download: (tmp_path, "raw files"))
+    monkeypatch.setattr(b, "lasso_scores", lambda: dict.fromkeys(networks.FILES))
+    found = b.real_cases()["NetSim 1"].n_signals
+    learners = [GraphLearner(prior="mixed", n_independent="auto").fit(x) for x in X]
+    assert found.tolist() == pytest.approx([1 + learner.n_effective_ for learner in learners])  # a mean costs one
+    assert b.real_cases()["Sachs"].n_signals.tolist() == [100, 100]
 
 
 def test_rows_like_a_case(case):
@@ -140,6 +157,13 @@ def test_a_network_with_signs_is_asked_for_both(monkeypatch, case):
     torch.testing.assert_close(weight, ((found.positive - found.negative) * found.weight).detach())
     unsigned, _ = b.estimate(b.LEARNER, case.moments, case.n_signals, signed=False)
     torch.testing.assert_close(unsigned, model(case.moments, case.n_signals, signed=False).positive.detach())
+
+
+def test_no_probability_is_above_one(monkeypatch):
+    sure = torch.tensor([[0.9999999, 0.5]]).double()
+    rounded = SimpleNamespace(positive=sure, negative=torch.full_like(sure, 2e-7), expected=sure)
+    monkeypatch.setattr(b, "network", lambda name: lambda moments, n_signals: rounded)
+    assert b.estimate(b.LEARNER, None, None)[0].tolist() == [[1.0, pytest.approx(0.5)]]
 
 
 def test_every_method_answers(case):

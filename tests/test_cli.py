@@ -195,8 +195,12 @@ def test_data_compares(call, monkeypatch, differ, others, argv, code, told):
     modules = {
         "real.datasets": {"compare": answer((["x", "y", "z"], list(differ)))},
         "experiments.authors": {"compare": answer(others[0]), "ERRORS": "authors"},
-        "real.networks": {"compare": answer(others[1]), "SHIPPED": "networks"},
-        "experiments.benchmarks": {"compare_lasso": answer(others[2]), "LASSO_SCORES": "lasso"},
+        "real.networks": {"SHIPPED": "networks"},
+        "experiments.benchmarks": {
+            "compare_networks": answer(others[1]),
+            "compare_lasso": answer(others[2]),
+            "LASSO_SCORES": "lasso",
+        },
     }
     for name, content in modules.items():
         monkeypatch.setitem(sys.modules, f"helpers.{name}", SimpleNamespace(**content))

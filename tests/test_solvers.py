@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 from toys import nearest_pairs, random_distances
 
+from helpers import solvers
 from helpers.graphs import all_pairs, degrees, degrees_adjoint, laplacian, sample_graphs, to_matrix, to_vector
 from helpers.signals import sample_observations
 from helpers.solvers import (
@@ -247,6 +248,24 @@ def test_learned_graphs_have_the_wished_degree_in_any_unit(ba):
         assert proof.gap.max() <= 1e-13
     torch.testing.assert_close(1000 * learn(1000 * y, 3).theta, learn(y, 3).theta)
     assert learn(y[0].float(), 3).theta.dtype == torch.float32
+
+
+def test_a_search_starts_at_a_mean_distance_of_one_and_the_next_where_it_ended(ba, monkeypatch):
+    y = ba[1][:2]
+    starts, ends = [], []
+    search = solvers.search_theta
+
+    def watch(layout, Y, degree, theta, lam, *more):
+        starts.append((theta, lam))
+        best, last = search(layout, Y, degree, theta, lam, *more)
+        ends.append((last.theta, last.lam))
+        return best, last
+
+    monkeypatch.setattr(solvers, "search_theta", watch)
+    learn_path(y, (8, 3))
+    torch.testing.assert_close(starts[0][0] * y.mean(-1), torch.ones(2, dtype=torch.float64))
+    assert starts[0][1] is None
+    assert starts[1] == ends[0]
 
 
 def test_the_error_of_a_degree_is_relative_or_half_an_edge(ba):

@@ -1,4 +1,4 @@
-"""Ranks, random relabellings, the permutation test and effective samples, against counts by hand and known laws."""
+"""Ranks, random relabellings and the permutation test, against counts by hand and an ordinary regression."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from helpers.metrics import within_share
-from helpers.real.statistics import effective_samples, permutation_test, rank_of, relabellings
+from helpers.real.statistics import permutation_test, rank_of, relabellings
 
 W = torch.tensor([4.0, 1, 0, 2, 0, 1])  # edges 01 02 03 12 13 23
 
@@ -88,42 +88,3 @@ def test_the_number_of_permutations_and_the_seed_are_used():
     assert (first.p != permutation_test(values, group, strata, seed=1, n=99).p).any()
     by_default = permutation_test(values, group, strata, seed=0).p
     assert (by_default * 5000).tolist() == pytest.approx(np.round(by_default * 5000).tolist())
-
-
-# --- samples that follow each other in time -------------------------------------------------------------------------
-
-
-def autoregressive(phi, n=4000, m=5, seed=0):
-    """Independent columns x_t = phi x_(t-1) + noise, (n, m)."""
-    noise = np.random.default_rng(seed).standard_normal((n, m))
-    X = np.zeros((n, m))
-    for t in range(1, n):
-        X[t] = phi * X[t - 1] + noise[t]
-    return X
-
-
-def test_effective_samples_are_those_of_bartlett():
-    """With rho(k) = phi^k the sum is geometric: n (1 - phi^2) / (1 + phi^2)."""
-    assert effective_samples(autoregressive(0.8)) == pytest.approx(4000 * 0.36 / 1.64, rel=0.1)
-    assert effective_samples(autoregressive(0.5)) == pytest.approx(4000 * 0.75 / 1.25, rel=0.05)
-    assert effective_samples(autoregressive(0.0)) == pytest.approx(4000, rel=0.02)
-
-
-def test_effective_samples_are_a_mean_over_pairs_of_different_columns():
-    slow, fast = autoregressive(0.9, m=2), autoregressive(0.0, m=2, seed=1)
-    mixed = np.column_stack([slow, fast])
-    n = effective_samples(slow)
-    assert n < 800
-    assert effective_samples(mixed) == pytest.approx((n + 5 * 4000) / 6, rel=0.02)  # only one of six pairs is slow
-
-
-def test_effective_samples_know_neither_level_nor_unit():
-    X = autoregressive(0.7, n=300)
-    assert effective_samples(100 - 3 * X) == pytest.approx(effective_samples(X))
-
-
-def test_there_are_never_more_effective_samples_than_samples():
-    alternating = np.where(np.arange(100)[:, None] % 2, 1.0, -1) + autoregressive(0.0, n=100, m=3)
-    against = np.column_stack([autoregressive(-0.9, n=100, m=1), autoregressive(0.9, n=100, m=1)])
-    assert 1 <= effective_samples(alternating) < 100
-    assert effective_samples(against) == 100  # rho_i rho_j < 0 at odd lags

@@ -101,6 +101,7 @@ SIGNALS = {
     "three nodes": lambda: RNG.normal(size=(50, 3)),
     "white noise": lambda: RNG.normal(size=(200, 30)),
     "signed": signed_chain,
+    "rows of sum 0": lambda: (X := signed_chain()) - X.mean(1, keepdims=True),
     "another unit": lambda: 1e6 * signals("BA", 12, 60),
     "several units": lambda: signed_chain() * 10.0 ** RNG.integers(-2, 3, 20),
     "200 nodes": lambda: signals("BA", 200, 400),

@@ -348,6 +348,15 @@ def test_downloads(visit):
         assert len(picture.getcolors(2**24)) > 20
 
 
+def test_the_picture_says_what_colours_mean(visit):
+    page = visit(make_graph(), groups=list("uvwxy"))
+    with page.expect_download() as caught:
+        page.get_by_role("button", name="as PNG").click()
+    with Image.open(caught.value.path()) as picture:
+        shades = [picture.convert("RGB").getpixel((32, 2 * (16 + 18 * row))) for row in range(3)]
+    assert shades == [(47, 95, 158), (194, 65, 12), (47, 109, 179)]  # positive, negative, the first group
+
+
 def test_quotation_marks_in_the_edge_list(visit):
     graph = make_graph()
     graph.add_edge('far, "quoted"', "a", weight=1.0, probability=1.0)

@@ -4,6 +4,8 @@
 // compute for all pairs of m nodes, in double precision.
 
 const FASTEST = 1e3; // factor by which a weight may grow in one update
+const ZERO = 1e-9; // of the largest eigenvalue: what is smaller is zero
+const FILLED = 1e4; // of the largest eigenvalue
 
 // --- three kinds of atoms: differences (E,), sums (E,) and the ground (m,) -------------------------------------------
 
@@ -80,6 +82,23 @@ function moveToGround(w, [i, j]) {
     w.ground[i[e]] += 2 * both;
     w.ground[j[e]] += 2 * both;
   }
+}
+
+// S with a large variance along v where S v = 0 for one v that involves all nodes, and n > m: so it is if every row has the
+// sum 0. Then each column follows from all others, and the inverse says nothing else.
+function fillMissingDirection(S, n, m) {
+  if (!(n > m)) return S;
+  let bound = 0; // of the eigenvalues
+  for (let i = 0; i < m; i++) bound = Math.max(bound, total(S.subarray(i * m, (i + 1) * m).map(Math.abs)));
+  if (cholesky(S.map((x, k) => (k % (m + 1) ? x : x - ZERO * bound)), m)) return S; // the least is larger than that
+  const { values, vectors } = eigen(S, m);
+  const largest = Math.max(...values);
+  const missing = [...values.keys()].filter((k) => values[k] < ZERO * largest);
+  if (missing.length !== 1) return S;
+  const v = vectors.subarray(missing[0] * m, (missing[0] + 1) * m);
+  const sizes = v.map(Math.abs);
+  if (!(Math.min(...sizes) > 0.01 * Math.max(...sizes))) return S;
+  return S.map((x, k) => x + FILLED * largest * v[Math.floor(k / m)] * v[k % m]);
 }
 
 // --- features --------------------------------------------------------------------------------------------------------
@@ -196,6 +215,8 @@ function linear({ weight, bias }, x) {
   return y;
 }
 
+const sigmoid = (x) => 1 / (1 + Math.exp(-x));
+
 // In place.
 function relu(x) {
   for (let k = 0; k < x.length; k++) if (x[k] < 0) x[k] = 0;
@@ -261,26 +282,32 @@ function weigh(layers, h, { positive, negative }, { w, y, nodes }) {
   const middle = total(p.map((x, e) => x * logarithm[e])) / all;
   const ratio = logarithm.map((x) => x - middle);
   const spread = Math.sqrt(total(p.map((x, e) => x * ratio[e] ** 2)) / all + 1e-6);
-  const width = h.length / E;
-  const known = new Float64Array(E * (width + 3));
-  for (let e = 0; e < E; e++) {
-    const at = e * (width + 3);
-    known.set(h.subarray(e * width, (e + 1) * width), at);
-    const told = [clamp(ratio[e] / 3, -3, 3), ratio[e] / (spread + 0.1) / 3, Math.log(spread) / 3];
-    known.set(told.map((x) => clamp(x, -5, 5)), at + width);
-  }
-  const answer = perceptron(layers, known); // how strongly to draw, and what to add
-  const weight = ratio.map((x, e) => Math.exp(clamp(middle + x / (1 + Math.exp(answer[2 * e] - 3)), -25, 25)));
-  // Foster: leverages add up to the rank, of which the ground has its part, and sums without an edge
-  let leverage = 0;
+  // what the ground leaves of the leverage to the pairs; sums without an edge share the common mode with it
   let rank = 0;
   for (let k = 7; k < nodes.length; k += 8) rank += nodes[k];
+  for (let e = 0; e < E; e++) rank -= (1 - negative[e]) * w.sum[e] * y.sum[e];
+  // Foster: the leverages of the edges add up to the rank, and y measures resistances without bias
+  const scale = (logarithms) => {
+    let seen = 0;
+    logarithms.forEach((x, e) => {
+      const weight = Math.exp(x);
+      seen += positive[e] * Math.min(weight * y.difference[e], 2) + negative[e] * Math.min(weight * y.sum[e], 2);
+    });
+    return Math.log(clamp(Math.max(rank, 0.1) / Math.max(seen, 1e-3), 0.05, 20));
+  };
+  const common = [Math.log(spread) / 3, scale(logarithm)];
+  const width = h.length / E;
+  const known = new Float64Array(E * (width + 4));
   for (let e = 0; e < E; e++) {
-    leverage += positive[e] * Math.min(weight[e] * y.difference[e], 2) + negative[e] * Math.min(weight[e] * y.sum[e], 2);
-    rank -= (1 - negative[e]) * w.sum[e] * y.sum[e];
+    const at = e * (width + 4);
+    known.set(h.subarray(e * width, (e + 1) * width), at);
+    const told = [ratio[e] / 3, ratio[e] / (spread + 0.1) / 3, ...common];
+    known.set(told.map((x) => clamp(x, -5, 5)), at + width);
   }
-  const scale = clamp(Math.max(rank, 0.1) / Math.max(leverage, 1e-3), 0.05, 20);
-  return weight.map((x, e) => x * scale * Math.exp(clamp(0.3 * answer[2 * e + 1], -3, 3)));
+  const answer = perceptron(layers, known); // how strongly to draw, what to add, and whether to trust the common scale
+  const drawn = ratio.map((x, e) => clamp(middle + x * sigmoid(3 - answer[3 * e]), -25, 25));
+  const off = scale(drawn);
+  return drawn.map((x, e) => Math.exp(x + sigmoid(answer[3 * e + 2]) * off + clamp(0.3 * answer[3 * e + 1], -3, 3)));
 }
 
 // {positive, negative, weight}, each (E,), from second moments S (m, m) of n signals, a number or (m, m).
@@ -288,7 +315,8 @@ function weigh(layers, h, { positive, negative }, { w, y, nodes }) {
 function estimate(S, n, network, kinds, report = () => {}) {
   const m = Math.round(Math.sqrt(S.length));
   const pairs = allPairs(m);
-  const known = describe(S, n, m, pairs, kinds, network.nUpdates, (share) => report(0.4 * share));
+  const filled = fillMissingDirection(S, typeof n === "number" ? n : mean(n), m);
+  const known = describe(filled, n, m, pairs, kinds, network.nUpdates, (share) => report(0.4 * share));
   const atNodes = linear(network.nodes, known.nodes);
   const h = linear(network.embed, known.x);
   network.rounds.forEach((round, k) => {

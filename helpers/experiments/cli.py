@@ -119,10 +119,9 @@ def _check_device(device):
 def compare_data(args):
     from ..real.datasets import compare
     from ..real.networks import SHIPPED
-    from ..real.networks import compare as compare_networks
     from .authors import ERRORS
     from .authors import compare as compare_authors
-    from .benchmarks import LASSO_SCORES, compare_lasso
+    from .benchmarks import LASSO_SCORES, compare_lasso, compare_networks
 
     agree, differ = compare(download=args.download, write=args.write)
     others = {ERRORS: compare_authors, SHIPPED: compare_networks, LASSO_SCORES: compare_lasso}

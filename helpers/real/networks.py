@@ -2,6 +2,7 @@
 
 `netsim()` and `sachs()` read raw files, in the folder that `L2G_RAW` names or in data/raw/, or else the statistics of
 data/real/, which come with the repository: correlations, and what the methods need to know of the rows behind them.
+`share` is a function from samples X (n_samples, m) to how many independent samples each row is worth.
 
 * NetSim, netsim/sim1.npz to sim4.npz: realistic fMRI signals of 50 subjects, 200 frames each, on networks of 5, 10, 15
   and 50 regions. Cite S. M. Smith et al., Network modelling methods for FMRI, NeuroImage 54 (2011) 875-891.
@@ -24,7 +25,6 @@ from .. import paths
 from ..graphs import to_matrix, to_vector
 from ..signals import standardise
 from .datasets import DatasetError, agrees, find, read, shipped_tensors
-from .statistics import effective_samples
 
 FILES = {  # names in tables, and in files
     "NetSim 1": "sim1",
@@ -60,20 +60,20 @@ class Recordings(NamedTuple):
 # --- what notebooks use ---------------------------------------------------------------------------------------------
 
 
-def netsim():
+def netsim(share):
     """{name: Recordings} of the four simulations, 50 subjects each."""
-    return {name: _recordings(name) for name in FILES if name.startswith("NetSim")}
+    return {name: _recordings(name, share) for name in FILES if name.startswith("NetSim")}
 
 
 def sachs():
     """{name: Recordings} of the proteins, all cells as one subject: amounts as they were measured, and logarithms."""
-    return {name: _recordings(name) for name in FILES if name.startswith("Sachs")}
+    return {name: _recordings(name, lambda X: 1.0) for name in FILES if name.startswith("Sachs")}
 
 
-def _recordings(name):
+def _recordings(name, share):
     folder, source = find(raw_file(name), None)
     if folder is not None:
-        return summarise(*rows(name, folder), source, series=name.startswith("NetSim"))
+        return summarise(*rows(name, folder), share, source)
     tensors = shipped_tensors("networks", [f"{FILES[name]}.{field}" for field in FIELDS])
     return Recordings(*tensors.values(), source)
 
@@ -109,11 +109,11 @@ def _load_simulation(path):
     return data
 
 
-def summarise(X, truth, source="raw files", *, series):
-    """Recordings of standardised samples X (n, n_samples, m); `series`: whether rows follow each other in time."""
+def summarise(X, truth, share, source="raw files"):
+    """Recordings of standardised samples X (n, n_samples, m) on the network `truth` (m, m) bool."""
     n, n_samples, _ = X.shape
     S = torch.from_numpy(X.swapaxes(1, 2) @ X / n_samples)
-    effective = [effective_samples(x) if series else n_samples for x in X]
+    effective = [n_samples * share(x) for x in X]
     shrinkage = [ledoit_wolf_shrinkage(x, assume_centered=True) for x in X]
     numbers = (torch.tensor(x, dtype=torch.float64) for x in ([n_samples] * n, effective, shrinkage))
     return Recordings(to_vector(S).float(), *numbers, to_vector(torch.from_numpy(truth)), source)
@@ -122,9 +122,9 @@ def summarise(X, truth, source="raw files", *, series):
 # --- what is shipped ------------------------------------------------------------------------------------------------
 
 
-def compare(*, write=False):
+def compare(share, *, write=False):
     """Whether what is shipped is what the raw files say; None without these. `write` replaces it."""
-    found = netsim() | sachs()
+    found = netsim(share) | sachs()
     if "shipped statistics" in {recordings.source for recordings in found.values()}:
         return None
     content = statistics(found)

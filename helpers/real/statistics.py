@@ -1,6 +1,4 @@
-"""What is asked of real data: do known groups of nodes show in graphs, do groups of subjects differ, and how many
-independent samples is a time series worth?
-"""
+"""What is asked of graphs learned from real data: do known groups of nodes show, do groups of subjects differ?"""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -8,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-LAGS = 10  # autocorrelations are summed up to the lag LAGS log10(n): beyond, they are noise
 TIES = 1 - 1e-12  # the same statistic computed in another order of summation counts as equal
 
 
@@ -70,22 +67,3 @@ def _exchange_within(stratum, group, n, seed):
     exchanged = np.empty(shape, dtype=bool)
     exchanged[:, by_stratum] = np.array(group)[in_random_order]
     return exchanged
-
-
-# --- samples that follow each other in time -------------------------------------------------------------------------
-
-
-def effective_samples(X):
-    """How many independent samples the rows of X (n, m), one after the other in time, are worth: a float.
-
-    Bartlett: a product of two columns i and j has a mean with the variance of n / (1 + 2 sum_k rho_i(k) rho_j(k))
-    independent rows, rho(k) being a column's autocorrelation at lag k > 0. Here the mean over pairs of columns.
-    """
-    X = np.asarray(X, dtype=np.float64)
-    n, m = X.shape
-    Z = X - X.mean(0)
-    lags = range(1, min(n, 1 + int(LAGS * np.log10(n))))
-    rho = np.array([(Z[k:] * Z[:-k]).sum(0) for k in lags]) / (Z**2).sum(0)  # (n_lags, m)
-    excess = 1 + 2 * rho.T @ rho
-    numbers = n / np.clip(excess, 1, n)  # no pair is worth more than n rows, nor less than one
-    return float(numbers[np.triu_indices(m, 1)].mean())

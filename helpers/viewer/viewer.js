@@ -292,7 +292,9 @@ const showGraph = (() => {
     const room = () => clamp(Math.sqrt((width() * height()) / n / 7000), 0.6, 1.25); // less where nodes are many
     let scale = 1; // growth x room, of this frame
     const radius = (i) => scale * (4 + 4 * Math.sqrt(degree[i] / largest));
-    const thickness = (e) => scale * (0.6 + 3.6 * widths[e]);
+    // thinner where edges are many: they can be told apart, and lines below a pixel are drawn much faster
+    const crowd = () => clamp(Math.sqrt(600 / (shown.length + 1)), 0.35, 1);
+    const thickness = (e) => scale * crowd() * (0.6 + 3.6 * widths[e]);
 
     function drawGraph(target) {
       scale = growth() * room();
