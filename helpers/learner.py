@@ -25,13 +25,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from . import paths, solvers, training
 from .beyond import doubts, moments
 from .beyond.broad import BroadL2G
-from .beyond.candidates import GB, adjacency, candidate_edges, fit_memory, fitting_options
+from .beyond.candidates import (
+    GB,
+    adjacency,
+    candidate_edges,
+    fit_memory,
+    fitting_options,
+    signed_candidate_edges,
+)
 from .beyond.completion import signed_laplacian
 from .beyond.equivariant import EquivariantL2G
 from .beyond.estimates import learn_from_moments, learn_on_list
 from .beyond.learned import LearnedGraph
 from .beyond.likelihood import is_edge, laplacian_log_likelihood, laplacian_mle, log_likelihood, most_likely, unit_scale
-from .beyond.moments import signed_candidate_edges
 from .beyond.transfer import unroll
 from .graphs import FAMILIES, all_pairs, differences, to_vector
 from .models import Unrolling

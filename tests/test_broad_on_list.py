@@ -5,10 +5,13 @@ import pytest
 import torch
 
 from helpers.beyond import broad
+from helpers.beyond.atom_lists import ListAtoms
 from helpers.beyond.atoms import Kinds
 from helpers.beyond.broad import BroadL2G, describe, describe_list
-from helpers.beyond.candidates import candidates_signed, pair_moments
+from helpers.beyond.candidates import signed_candidate_edges
+from helpers.beyond.moments import column_variances, pair_sums
 from helpers.graphs import all_pairs
+from helpers.signals import pair_distances
 
 M, N = 20, 2000
 
@@ -22,6 +25,16 @@ def X():
     return np.random.default_rng(0).normal(size=(N, M)) @ np.linalg.inv(np.linalg.cholesky(K))
 
 
+def see(X, edges):
+    """What the atoms of all three kinds see."""
+    return ListAtoms(pair_distances(X, edges), pair_sums(X, edges), torch.from_numpy(column_variances(X, N)))
+
+
+def candidates(X):
+    edges = signed_candidate_edges(X, 6)[0]
+    return edges, see(X, edges)
+
+
 @pytest.fixture(scope="module")
 def network():
     with torch.random.fork_rng():
@@ -33,7 +46,8 @@ def network():
 @pytest.mark.parametrize("self_loops", [True, False])
 def test_features_on_all_pairs_are_those_of_the_dense_network(X, signed, self_loops):
     """With many signals the most likely K is nearly the inverse of S, of which a list knows nothing."""
-    y = pair_moments(X, all_pairs(M), signed=signed)
+    y = see(X, all_pairs(M))
+    y = y if signed else y._replace(sum=None)
     pairs, nodes = describe_list(y, N, Kinds(signed, self_loops), all_pairs(M), M)
     S = torch.from_numpy(X.T @ X / N)[None]
     truth, truth_nodes = describe(S, torch.tensor([float(N)]), Kinds(signed, self_loops))
@@ -51,7 +65,7 @@ def test_features_on_all_pairs_are_those_of_the_dense_network(X, signed, self_lo
 
 
 def test_estimates_do_not_depend_on_parts_units_and_numbers(X, network, monkeypatch):
-    edges, y = candidates_signed(X, 6)
+    edges, y = candidates(X)
     found = network.on_list(*y, N, edges, M)
     assert all(x.shape == (edges.shape[1],) and x.dtype == torch.float64 for x in found)
     assert ((found.positive + found.negative) < 1).all() and (found.weight > 0).all()
@@ -62,7 +76,7 @@ def test_estimates_do_not_depend_on_parts_units_and_numbers(X, network, monkeypa
     torch.testing.assert_close(scaled.weight, 1e-6 * found.weight, rtol=1e-4, atol=0)
     torch.testing.assert_close(scaled.positive, found.positive, rtol=1e-4, atol=1e-6)
     order = np.random.default_rng(1).permutation(M)
-    renumbered, y_renumbered = candidates_signed(X[:, order], 6)
+    renumbered, y_renumbered = candidates(X[:, order])
     other = network.on_list(*y_renumbered, N, renumbered, M)
     ends = np.sort(order[renumbered.numpy()], 0)
     places = {pair: k for k, pair in enumerate(zip(*edges.tolist()))}
@@ -72,7 +86,7 @@ def test_estimates_do_not_depend_on_parts_units_and_numbers(X, network, monkeypa
 
 
 def test_sums_are_computed_where_they_are_missing_and_unsigned_is_never_negative(X, network):
-    edges, y = candidates_signed(X, 6)
+    edges, y = candidates(X)
     pairs, nodes = describe_list(y, N, Kinds(False, True), edges, M)
     missing, nodes_missing = describe_list(y._replace(sum=None), N, Kinds(False, True), edges, M)
     torch.testing.assert_close(pairs, missing)
@@ -82,7 +96,7 @@ def test_sums_are_computed_where_they_are_missing_and_unsigned_is_never_negative
 
 
 def test_sketches_stand_in_for_inverses(X, network, monkeypatch):
-    edges, y = candidates_signed(X, 6)
+    edges, y = candidates(X)
     found = network.on_list(*y, N, edges, M)
     monkeypatch.setattr("helpers.beyond.atom_lists.DENSE_NODES", 0)
     sketched = network.on_list(*y, N, edges, M)
@@ -92,7 +106,7 @@ def test_sketches_stand_in_for_inverses(X, network, monkeypatch):
 
 
 def test_bad_arguments_are_named(X, network):
-    edges, y = candidates_signed(X, 6)
+    edges, y = candidates(X)
     for n in (0, np.inf, [1, 2]):
         with pytest.raises(ValueError, match="n_signals="):
             network.on_list(*y, n, edges, M)

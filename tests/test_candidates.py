@@ -167,55 +167,52 @@ def signed_signals(m=200, seed=0):
     return X * np.where(rng.random(m) < 0.3, -1, 1)
 
 
-@pytest.mark.parametrize("limit", [10_000, 10])
-def test_signed_candidates_are_the_nearest_by_difference_and_by_sum(limit, monkeypatch):
+@pytest.mark.parametrize("limit", [200, 199])
+def test_signed_candidates_are_the_nearest_by_difference_or_by_sum(limit, monkeypatch):
     monkeypatch.setattr(candidates, "EXACT_SEARCH", limit)
     Z = signed_signals()
-    edges, y = candidates.candidates_signed(Z, 6)
+    edges, y = candidates.signed_candidate_edges(Z, 6)
     i, j = edges.numpy()
-    double = np.concatenate([Z, -Z], 1)  # -x_j is a node of its own
-    squares = ((double.T[:200, None] - double.T) ** 2).mean(2)
-    np.fill_diagonal(squares, np.inf)
-    squares[np.arange(200), 200 + np.arange(200)] = np.inf
-    truth = set()
-    for block in (squares[:, :200], squares[:, 200:]):
-        near = block.argsort(1)[:, :6]
-        truth |= {(min(a, b), max(a, b)) for a, row in enumerate(near.tolist()) for b in row}
+    squares = [((Z.T[:, None] - mirrored.T) ** 2).mean(2) for mirrored in (Z, -Z)]
+    nearer = np.minimum(*squares)
+    np.fill_diagonal(nearer, np.inf)
+    near = nearer.argsort(1)[:, :6]
+    truth = {(min(a, b), max(a, b)) for a, row in enumerate(near.tolist()) for b in row}
     found = set(zip(i.tolist(), j.tolist()))
     assert len(found) == len(i) and (i < j).all() and (np.diff(i * 200 + j) > 0).all()
-    if limit > 200:
-        assert found == truth
+    if limit == 200:
+        assert found <= truth and len(found) > 0.98 * len(truth)  # a node's mirror image may be one of its six
     else:
         assert len(found & truth) > 0.95 * len(truth)
-    np.testing.assert_allclose(y.difference, squares[i, j])
-    np.testing.assert_allclose(y.sum, squares[i, 200 + j])
-    np.testing.assert_allclose(y.ground, (Z**2).mean(0))
-    torch.testing.assert_close(y.sum, 2 * (y.ground[i] + y.ground[j]) - y.difference)
+    np.testing.assert_allclose(y, squares[0][i, j])
 
 
-def test_unsigned_candidates_are_those_of_differences():
-    Z = signed_signals()
-    edges, y = candidates.candidates_signed(Z, 6, signed=False)
-    plain, distances_of_plain = candidates.candidate_edges(Z, 6)
-    assert torch.equal(edges, plain)
-    torch.testing.assert_close(y.difference, distances_of_plain)
-    assert y.sum is None
-    np.testing.assert_allclose(y.ground, (Z**2).mean(0))
-    with pytest.raises(ValueError, match=r"n_candidates=200: between 1 and n_nodes - 1 = 199"):
-        candidates.candidates_signed(Z, 200)
+def test_signed_candidates_of_opposite_columns():
+    rng = np.random.default_rng(6)
+    base = rng.standard_normal((300, 10))
+    X = np.hstack([base, -base + 0.1 * rng.standard_normal(base.shape)])  # i and i + 10 are opposite
+    edges, y = candidates.signed_candidate_edges(X, 1)
+    assert set(map(tuple, edges.T.tolist())) == {(k, k + 10) for k in range(10)}
+    np.testing.assert_allclose(y, ((X[:, :10] - X[:, 10:]) ** 2).mean(0))
+    assert torch.equal(candidates.signed_candidate_edges(X, 19)[0], graphs.all_pairs(20))
+
+
+def test_signed_candidates_that_were_not_found_are_left_out(monkeypatch):
+    near = np.array([[0, 5, -1], [1, 4, -1], [2, 6, -1], [3, -1, -1]])  # of eight columns, 4 to 7 mirror images
+    monkeypatch.setattr(candidates, "_search", lambda points, k, *_, **__: near)
+    edges, _ = candidates.signed_candidate_edges(signals(4), 2)
+    assert edges.T.tolist() == [[0, 1]]
+
+
+def test_bad_signed_signals_are_named():
+    Z = signals(50)
+    with pytest.raises(ValueError, match=r"n_candidates=50: between 1 and n_nodes - 1 = 49"):
+        candidates.signed_candidate_edges(Z, 50)
     with pytest.raises(ValueError, match="shape"):
-        candidates.candidates_signed(Z[0], 2)
-
-
-def test_robust_moments_of_pairs_clip_all_three_kinds():
-    Z = np.random.default_rng(0).normal(size=(4000, 3))
-    Z[0] = 1e3
-    edges = torch.tensor([[0, 1], [1, 2]])
-    y = candidates.pair_moments(Z, edges, robust=True)
-    for value, truth in zip(y, (2, 2, 1)):
-        np.testing.assert_allclose(value, truth, rtol=0.1)
-    rough = candidates.pair_moments(Z, edges)
-    assert (rough.sum > 100).all() and (rough.ground > 100).all()
+        candidates.signed_candidate_edges(Z[0], 2)
+    Z[3, [7, 11]] = np.nan
+    with pytest.raises(ValueError, match=r"2 nodes, first \[7, 11\]"):
+        candidates.signed_candidate_edges(Z, 5)
 
 
 def test_adjacency_is_symmetric_and_sparse():

@@ -158,8 +158,9 @@ class BroadL2G(nn.Module):
 
         Parameters
         ----------
-        difference, sum, ground : what the atoms see, (E,), (E,) and (m,), as of `candidates.pair_moments`. If `sum` is
-            None, there are no negative edges. The ground, the variances, is needed with self-loops and without
+        difference, sum, ground : what the atoms see, (E,), (E,) and (m,): `signals.pair_distances`,
+            `moments.pair_sums` and `moments.column_variances`. If `sum` is None, there are no negative edges. The
+            ground is needed with self-loops and without
         n_signals : N, a number
         edges : (2, E) int64, edges[0] < edges[1], each pair once, every node in at least one
         self_loops : bool, as in `forward`

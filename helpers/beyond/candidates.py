@@ -12,8 +12,8 @@ import torch
 from scipy.sparse import coo_array
 from sklearn.neighbors import NearestNeighbors
 
-from ..signals import DIFFERENCES_AT_ONCE, pair_distances, root_mean_square
-from .atom_lists import ListAtoms
+from ..graphs import all_pairs
+from ..signals import DIFFERENCES_AT_ONCE, pair_distances
 
 GB = 2**30
 EXACT_SEARCH = 10_000  # up to so many nodes all distances are looked at, in slices
@@ -44,43 +44,36 @@ def candidate_edges(X, n_candidates, *, seed=0, n_jobs=1):
     return edges, pair_distances(points.T, edges)
 
 
-def candidates_signed(Z, n_candidates, *, signed=True, seed=0, n_jobs=1):
-    """Pairs of nodes worth a weight of either sign: each node i with its nearest x_j and, if signed, its nearest -x_j.
+def signed_candidate_edges(Z, n_candidates, *, seed=0, n_jobs=1):
+    """Pairs worth a weight of either sign: each node with those of the largest absolute correlation, and half as many
+    that are nearest in difference or in sum.
 
-    Parameters
-    ----------
-    Z : (n_signals, n_nodes), finite, in the scale in which nodes are compared; otherwise as for `candidate_edges`
-    n_candidates : int, of either kind
-
-    Returns
-    -------
-    edges : (2, E) int64, as of `candidate_edges`
-    y : ListAtoms, what the three kinds of atoms see, float64, see `pair_moments`
+    A column at |x_i + x_j| is the mirror image of one at |x_i - x_j|: both are found among the columns of [Z, -Z],
+    which are divided by their root mean squares for the first search. A node with many neighbours varies little and is
+    correlated with none of them much: the second search finds it. Z (n, m) -> edges (2, E), y (E,), as of
+    `candidate_edges`.
     """
-    points = _points(Z)
-    _check_candidates(n_candidates, len(points))
-    near = [_search(points, n_candidates, seed, n_jobs)]
-    if signed:  # sums see the level of a signal
-        points = np.ascontiguousarray(np.asarray(Z).T, dtype=points.dtype)
-        near.append(_search(points, n_candidates, seed, n_jobs, queries=-points))
-    edges = _pairs(*near)
-    return edges, pair_moments(Z, edges, signed=signed)
-
-
-def pair_moments(Z, edges, *, signed=True, robust=False):
-    """Means over signals of (x_i - x_j)^2 (E,), (x_i + x_j)^2 (E,) or None, and x_i^2 (m,): ListAtoms, float64.
-
-    Z : (n_signals, n_nodes); edges : (2, E); robust : see `signals.root_mean_square`
-    """
-    Z = np.asarray(Z)
+    Z = _check_signals(Z)
     m = Z.shape[1]
-    total = None
-    if signed:  # x_i + x_j is the difference of x_i and a node -x_j
-        mirrored = np.asarray(edges) + np.array([[0], [m]])
-        total = pair_distances(np.concatenate([Z, -Z], 1), mirrored, robust=robust)
-    blocks = np.array_split(Z, max(1, -(-Z.size // DIFFERENCES_AT_ONCE)), 1)
-    ground = np.concatenate([root_mean_square(block.astype(np.float64), robust=robust) ** 2 for block in blocks])
-    return ListAtoms(pair_distances(Z, edges, robust=robust), total, torch.from_numpy(ground))
+    _check_candidates(n_candidates, m)
+    if n_candidates == m - 1:
+        edges = all_pairs(m)
+        return edges, pair_distances(Z, edges)
+    size = np.sqrt(np.einsum("ni,ni->i", Z, Z) / len(Z))
+    size[size == 0] = 1
+    near = [_search_mirrored(Z / size, n_candidates, seed, n_jobs)]
+    near += [_search_mirrored(Z, -(-n_candidates // 2), seed, n_jobs)]
+    edges = _pairs(*near)
+    return edges, pair_distances(Z, edges)
+
+
+def _search_mirrored(Z, k, seed, n_jobs):
+    """`_search` for each column of Z (n, m) among the columns of [Z, -Z], whose numbers are then those of Z."""
+    m = Z.shape[1]
+    precision = Z.dtype if m <= EXACT_SEARCH else np.float32
+    points = np.concatenate([Z.T, -Z.T], dtype=precision)
+    near = _search(points, k, seed, n_jobs, queries=points[:m])
+    return np.where(near < 0, near, near % m)
 
 
 def _check_candidates(n_candidates, m):
@@ -101,16 +94,20 @@ def _pairs(*lists):
     return torch.from_numpy(np.stack(np.divmod(np.unique(np.concatenate(keys)), m)))
 
 
-def _points(X):
-    """X (n_signals, m) as points (m, n_signals), each signal centred; or ValueError."""
+def _check_signals(X):
+    """X (n_signals, m) as an array, in single precision if it comes so; or ValueError."""
     X = np.asarray(X)
     if X.ndim != 2 or X.shape[1] < 3:
         raise ValueError(f"X has shape {X.shape}: (n_signals, n_nodes) with at least 3 nodes is needed")
     bad = np.flatnonzero(~np.isfinite(X).all(0))
     if len(bad):
         raise ValueError(f"X has NaN or infinite values at {len(bad)} nodes, first {bad[:5].tolist()}: remove them")
-    if X.dtype != np.float32:
-        X = X.astype(np.float64, copy=False)
+    return X if X.dtype == np.float32 else X.astype(np.float64, copy=False)
+
+
+def _points(X):
+    """X (n_signals, m) as points (m, n_signals), each signal centred; or ValueError."""
+    X = _check_signals(X)
     points = np.subtract(X.T, X.mean(1, dtype=np.float64), dtype=X.dtype, order="C")
     if not points.any():
         raise ValueError("X is constant over the nodes: such signals say nothing about a graph")
@@ -118,12 +115,13 @@ def _points(X):
 
 
 def _search(points, k, seed, n_jobs, queries=None):
-    """The k + 1 points nearest to each query, (m, k + 1); -1 where the approximate search found fewer.
+    """The k + 1 points nearest to each of `queries` (q, n), (q, k + 1); -1 where the approximate search found fewer.
 
-    Without `queries` (m, n), to each point, itself among them.
+    Without `queries`, to each point, itself among them.
     """
-    m, n = points.shape
+    n = points.shape[1]
     queries = points if queries is None else queries
+    m = len(queries)
     if m <= EXACT_SEARCH:
         search = NearestNeighbors(n_neighbors=k + 1, algorithm="brute", n_jobs=n_jobs).fit(points)
         return search.kneighbors(queries, return_distance=False)

@@ -9,12 +9,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from sklearn.utils import check_array
 
-from ..graphs import all_pairs
 from ..signals import CUT, pair_distances, root_mean_square
-from .candidates import candidate_edges
 
 MIN_VALUES = 3  # of a column with gaps, and of a pair of columns: two points always lie on a line
 MIN_LAGS = 3
@@ -164,23 +161,6 @@ def pair_sums(Z, edges, *, robust=False):
     """Mean squares of x_i + x_j: `pair_distances` of the signed double cover [Z, -Z], (2, E) -> (E,)."""
     i, j = np.asarray(edges)
     return pair_distances(np.hstack([Z, -Z]), np.stack([i, j + Z.shape[1]]), robust=robust)
-
-
-def signed_candidate_edges(Z, n_candidates, *, seed=0):
-    """`candidate_edges` where edges may be negative: each node with its nearest in difference or in sum.
-
-    A column at |x_i + x_j| is the mirror image of one at |x_i - x_j|: both are found among the columns of [Z, -Z]. If Z
-    is standardised, nearest means of the largest absolute correlation. Z (n, m) -> edges (2, E), y (E,).
-    """
-    m = Z.shape[1]
-    if n_candidates < m - 1:
-        i, j = candidate_edges(np.hstack([Z, -Z]), n_candidates, seed=seed)[0] % m
-        low, high = torch.minimum(i, j), torch.maximum(i, j)
-        keys = torch.unique((low * m + high)[low != high])
-        edges = torch.stack([keys // m, keys % m])
-    else:
-        edges = all_pairs(m)
-    return edges, pair_distances(Z, edges)
 
 
 def column_variances(Z, n_signals, *, robust=False):

@@ -21,10 +21,11 @@ import numpy as np
 import pandas as pd
 
 from .. import paths
-from ..beyond.candidates import EXACT_SEARCH, candidate_edges
+from ..beyond.candidates import EXACT_SEARCH, candidate_edges, signed_candidate_edges
+from ..beyond.estimates import learn_on_list
 from ..solvers import learn
 from . import tables
-from .runs import N_GRAPHS, TRAINING_FIGURE, step_seconds
+from .runs import N_GRAPHS, TRAINING_FIGURE, load_or_train, step_seconds
 from .scaling import plane_signals
 
 NAME = "measured_times"
@@ -35,6 +36,7 @@ GB = 1e9
 # Nodes and candidates per node, of notebook 12; the search changes at EXACT_SEARCH = 10,000 nodes
 LARGE = ((1_000, 10), (3_000, 10), (10_000, 10), (30_000, 10), (100_000, 10), (100_000, 20))
 MILLION = ((300_000, 10), (1_000_000, 10))
+NETWORK = ((3_000, 20), (10_000, 20), (30_000, 20), (100_000, 20))  # minutes for the largest
 
 
 def main(million=False):
@@ -43,6 +45,9 @@ def main(million=False):
     for n_nodes, n_candidates in (*LARGE, *(MILLION if million else ())):
         print(f"{n_nodes:,} nodes, {n_candidates} candidates per node", flush=True)
         rows += large_rows(n_nodes, n_candidates)
+    for n_nodes, n_candidates in NETWORK:
+        print(f"the network on {n_nodes:,} nodes, {n_candidates} candidates per node", flush=True)
+        rows += large_rows(n_nodes, n_candidates, network=True)
     for network, run in TRAINING_FIGURE.items():
         print(f"epochs of {run.name}", flush=True)
         rows += [epoch_row(network, run, n_graphs) for n_graphs in N_GRAPHS]
@@ -77,13 +82,15 @@ def cpu_name():
 # --- large graphs --------------------------------------------------------------------------------------------------
 
 
-def large_rows(n_nodes, n_candidates):
-    """Rows of `measure_large`, measured in a fresh process: memory that was used before must not count."""
-    call = f"from helpers.experiments.measure import print_large; print_large({n_nodes}, {n_candidates})"
+def large_rows(n_nodes, n_candidates, network=False):
+    """Rows of `measure_large` or `measure_network`, from a fresh process: memory used before must not count."""
+    function = "print_network" if network else "print_large"
+    call = f"from helpers.experiments.measure import {function}; {function}({n_nodes}, {n_candidates})"
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(paths.PACKAGE.parent)}
     done = subprocess.run([sys.executable, "-c", call], stdout=subprocess.PIPE, text=True, check=True, env=environment)
     numbers = json.loads(done.stdout)
-    row = partial(tables.single_row, "large graphs", "plane", model=f"{n_candidates} candidates", x=n_nodes)
+    model = f"{'network, ' * network}{n_candidates} candidates"
+    row = partial(tables.single_row, "large graphs", "plane", model=model, x=n_nodes)
     return [row(metric=metric, value=value) for metric, value in numbers.items()]
 
 
@@ -91,6 +98,37 @@ def print_large(n_nodes, n_candidates):
     """`measure_large` as JSON, after a small graph that compiles the kernels and loads the libraries."""
     measure_large(EXACT_SEARCH + 1, n_candidates)
     print(json.dumps(measure_large(n_nodes, n_candidates)))
+
+
+def print_network(n_nodes, n_candidates):
+    """`measure_network` as JSON, after smaller graphs that do the same: one for each of the two searches."""
+    measure_network(2_100, n_candidates)
+    measure_large(EXACT_SEARCH + 1, n_candidates)
+    print(json.dumps(measure_network(n_nodes, n_candidates)))
+
+
+def measure_network(n_nodes, n_candidates):
+    """What `GraphLearner(candidates=...)` does by default: CPU seconds of search and of the rest, gigabytes, edges per
+    node."""
+    network = load_or_train("broad")
+    before = _peak_memory()
+    X = plane_signals(n_nodes).astype(np.float64)
+    X -= X.mean(0)
+    start = time.process_time()
+    edges, _ = signed_candidate_edges(X, n_candidates)
+    found = time.process_time()
+    ask = {"signed": True, "self_loops": True, "min_probability": 0.5}
+    graph = learn_on_list(network, X, edges, len(X) - 1, **ask).A
+    solved = time.process_time()
+    peak = _peak_memory()
+    return {
+        "search": found - start,
+        "solve": solved - found,
+        "pairs per node": 2 * edges.shape[1] / n_nodes,
+        "edges per node": graph.nnz / n_nodes,
+        "memory": (peak - before) / GB,
+        "peak": peak / GB,
+    }
 
 
 def measure_large(n_nodes, n_candidates, average_degree=5):
