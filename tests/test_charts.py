@@ -87,6 +87,10 @@ def drawn_comparison():
     return charts.comparison(frame, ["F1", "wrong pairs"], "GraphLearner", published, log_from=1e-2, width=2)
 
 
+def drawn_learning_curve():
+    return charts.learning_curve([1.0, 0.5, 0.8, 0.4, 0.6, 0.3], window=2)
+
+
 def drawn_agreement():
     exact = np.array([[[0.7, 0.3, 0.0], [0.0, 0.2, 0.8]]])
     return charts.agreement({"signed": (exact, exact[..., [0, 1, 2]]), "5 nodes": (np.eye(3)[None, :2], exact)})

@@ -4,6 +4,7 @@ from itertools import product
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import seaborn as sns
 from matplotlib.lines import Line2D
 
@@ -261,6 +262,17 @@ def comparison(frame, metrics, leader, published=None, *, log_from=None, width=2
         if log_from:
             axis.set_xscale("symlog", linthresh=log_from, linscale=0.5)
         axis.grid(lw=0.4, alpha=0.5)
+    return figure
+
+
+def learning_curve(errors, *, window=50):
+    """Errors after each epoch, and their mean over the last `window` epochs."""
+    figure, axis = plt.subplots(figsize=(6, 3.2))
+    axis.plot(range(1, len(errors) + 1), errors, color="0.75", lw=0.6)
+    means = pd.Series(errors).rolling(window).mean().to_numpy()
+    axis.plot(range(1, len(errors) + 1), means, color=sns.color_palette("colorblind")[0], lw=1.8)
+    axis.set(xlabel="epoch", ylabel="validation GMSE", ylim=(0.9 * min(errors), 1.3 * max(means[window - 1 :])))
+    axis.grid(lw=0.4, alpha=0.5)
     return figure
 
 
