@@ -158,9 +158,10 @@ def test_rows_come_from_a_fresh_process_on_one_thread(monkeypatch):
     assert rows.metric.tolist() == ["search", "gap"]
     assert rows.value.tolist() == [100, 7]
     assert (rows.table == "large graphs").all() and (rows.model == "7 candidates").all() and (rows.x == 100).all()
-    monkeypatch.setattr(subprocess, "run", lambda call, **_: SimpleNamespace(stdout=json.dumps({call[-1][-24:]: 1})))
+    monkeypatch.setattr(subprocess, "run", lambda call, **_: SimpleNamespace(stdout=json.dumps({call[-1]: 1})))
     (row,) = measure.large_rows(100, 7, network=True)
-    assert row["metric"] == "; print_network(100, 7)"[-24:] and row["model"] == "network, 7 candidates"
+    assert row["metric"] == "from helpers.experiments.measure import print_network; print_network(100, 7)"
+    assert row["model"] == "network, 7 candidates" and row["x"] == 100
 
 
 def test_slope_of_a_power_law():
