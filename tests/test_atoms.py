@@ -216,3 +216,12 @@ def test_a_copy_hardly_changes_the_white_signal():
     S[:, 1] = S[:, 0]
     after = white_signal(Atoms.of(S), torch.tensor(10.0))
     assert 0.3 * before < after < 3 * before
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e4])
+def test_columns_that_come_twice_leave_a_white_signal(unit):
+    """Each node has a copy at distance 0, which counts as a thousandth of the usual distance, in whatever unit."""
+    S = unit * torch.eye(4, dtype=torch.float64).repeat_interleave(2, 0).repeat_interleave(2, 1)
+    usual = 2.0 * unit  # of all pairs but the copies
+    by_hand = 7 / (1 / (1e-3 * usual) + 6 / usual) / (2 * 10) / (1 + (10 / 8) ** 2)
+    assert white_signal(Atoms.of(S), torch.tensor(10.0)).item() == pytest.approx(by_hand)

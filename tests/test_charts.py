@@ -95,6 +95,14 @@ def drawn_agreement():
 DRAWN = {name[6:]: draw for name, draw in list(globals().items()) if name.startswith("drawn_")}
 
 
+def test_a_panel_names_its_measure_where_it_is_another():
+    frame = pd.concat(
+        [tidy(a=[0.5]).assign(table=t, metric=m, x=1.0, ci=0.1) for t, m in (("t", "F1"), ("u", "F1"), ("v", "share"))]
+    )
+    figure = charts.curves(frame, {t: {"xlabel": t, "ticks": (1,)} for t in "tuv"})
+    assert [axis.get_ylabel() for axis in figure.axes] == ["F1", "", "share"]
+
+
 @pytest.mark.parametrize("name", DRAWN)
 def test_charts_look_as_they_did(name, compare_with_picture):
     compare_with_picture(DRAWN[name](), name)

@@ -297,9 +297,12 @@ MILLION = {"model": "10 candidates", "x": 1_000_000}
 TRUTH = like(model="groundtruth")
 
 BARS = [
-    single("pixels-touch", "00_quickstart", ">", 0.5, metric="share of edges between touching pixels"),
+    single("pixels-touch", "00_quickstart", ">", 0.5, metric="share of positive edges between touching pixels"),
+    single("gaps-kept", "00_quickstart", ">", 0.5, metric="share of edges found with a fifth of the values missing"),
     single("probabilities-right", "00_quickstart", "<", 0.03, metric="ece"),
-    single("learner-below-paper", "00_quickstart_methods", "<", of_paper("1", -1, "L2G"), model="equivariant"),
+    single("noise-is-empty", "00_quickstart", "<", 0.78, metric="false edges"),
+    single("learner-below-paper", "00_quickstart_methods", "<", of_paper("1", -1, "L2G"), model="broad"),
+    single("time-counted", "00_quickstart_trust", ">=", 0.9, table="time", model='n_independent="auto"'),
     single("robust-helps", "00_quickstart_trust", ">", apart(1, model="robust=False"), x=3, model="robust=True"),
     single("column-order", "00_quickstart", "==", 0, metric="edges that depend on the order of the columns"),
     #

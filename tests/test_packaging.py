@@ -33,7 +33,7 @@ BUILD = [Requirement(r) for r in PYPROJECT["build-system"]["requires"]]
 MAY_USE = {
     "engine": [],
     "rivals": [],
-    "beyond": ["large"],
+    "beyond": ["large", "notebooks"],  # pandas, for `to_pandas`
     "real": ["real"],
     "experiments": ["notebooks", "real", "dask"],
 }

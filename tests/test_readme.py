@@ -218,7 +218,7 @@ def test_every_file_of_the_package_has_its_owner():
 def test_commands_exist(capsys):
     section = TEXT.split("## Commands")[1].split("\n## ")[0]
     verbs = list(dict.fromkeys(re.findall(r"^    l2g (\w+)", section, flags=re.MULTILINE)))
-    assert verbs == ["list", "status", "train", "data", "readme", "measure"]
+    assert verbs == ["list", "status", "train", "data", "exact", "readme", "measure"]
     for verb in verbs:
         with pytest.raises(SystemExit) as stopped:
             cli.main([verb, "--help"])

@@ -199,7 +199,12 @@ def cost(frame, change):
 def curves(frame, panels, *, width=4.4):
     """Shares against x, log x: one panel per table, {table: {"xlabel", "ticks"}}, one line with its band per model."""
     figure, axes = plt.subplots(1, len(panels), figsize=(width * len(panels), 3.4), squeeze=False, sharey=True)
+    shown = None
     for axis, (table, settings) in zip(axes[0], panels.items()):
+        metric = frame[frame.table == table].metric.iloc[0]
+        if metric != shown:
+            axis.set_ylabel(metric)
+            shown = metric
         for model, line in frame[frame.table == table].groupby("model", sort=False):
             (drawn,) = axis.plot(line.x, line.value, marker="o", ms=4, lw=1.6, label=model)
             axis.fill_between(line.x, line.value - line.ci, line.value + line.ci, color=drawn.get_color(), alpha=0.15)
@@ -208,7 +213,6 @@ def curves(frame, panels, *, width=4.4):
         axis.minorticks_off()
         axis.legend(fontsize=9)
         axis.grid(lw=0.4, alpha=0.5)
-    axes[0, 0].set_ylabel(frame.metric.iloc[0])
     return figure
 
 

@@ -20,10 +20,10 @@ TITLES = {
     "exact10": "10 nodes",
     "exact20": "20 nodes",
 }
-N_GRAPHS = {"exact4": 40, "exact5": 24, "exact10": 6, "exact20": 3}  # test graphs
+N_GRAPHS = {"exact4": 40, "exact5": 24, "exact10": 24, "exact20": 12}  # test graphs
 ENUMERATED = ("exact4", "exact5")
 N_BOTH = 10  # of the enumerated graphs, for which there is a chain as well
-N_SWEEPS = {"exact4": 20_000, "exact5": 20_000, "exact10": 20_000, "exact20": 20_000}  # of each of four chains
+N_SWEEPS = {"exact4": 20_000, "exact5": 20_000, "exact10": 80_000, "exact20": 100_000}  # of each of four chains
 COLUMNS = ["law", "method", "graph", "pair", "positive", "negative", "error_positive", "error_negative"]
 KINDS = ["positive", "negative"]
 DIGITS = 5  # decimals that are stored
