@@ -93,7 +93,8 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         number.
     candidates : None considers all pairs of nodes. A number, at least 2, considers each node's so many nearest ones
         only, for graphs beyond a thousand nodes; results are then SciPy sparse arrays. About 3 times the wished degree
-        is enough. Beyond 2,000 nodes equivariant takes minutes, exact still seconds.
+        is enough, and with negative edges rather more: 20 at least. 100,000 nodes take equivariant minutes, exact
+        seconds.
     random_state : seed of the approximate search for candidates.
     verbose : print what is done, its time and memory; None does where `candidates` is given.
 

@@ -176,6 +176,19 @@ def test_likely_atoms_come_near_the_maximum(y, problem, n_probes):
         torch.testing.assert_close(rx, truth * on, rtol=0.5 if n_probes else 1e-9, atol=1e-9)
 
 
+def test_relaxation_stays_below_two_and_falls(y, monkeypatch):
+    seen = []
+
+    def update(w, y, r, relaxation):
+        seen.append(relaxation)
+        return relaxed_update(w, y, r, relaxation)
+
+    monkeypatch.setattr(atom_lists, "relaxed_update", update)
+    likely_atoms(y, EDGES, M, 10)
+    falling = [1.9, 1.9, 1.9, 1.9, 1.8, 1.5, 1.2, 0.9, 0.6, 0.3]
+    assert seen == pytest.approx(np.repeat(falling, 3).tolist()), "one per kind of atoms"
+
+
 def test_units_cancel_and_the_seed_decides(y):
     w, r = likely_atoms(y, EDGES, M, 10, n_probes=16, seed=3)
     scaled, r_scaled = likely_atoms(ListAtoms(*(1e6 * x for x in y)), EDGES, M, 10, n_probes=16, seed=3)

@@ -175,8 +175,11 @@ def test_signed_candidates_are_the_nearest_by_difference_or_by_sum(limit, monkey
     i, j = edges.numpy()
     squares = [((Z.T[:, None] - mirrored.T) ** 2).mean(2) for mirrored in (Z, -Z)]
     nearer = np.minimum(*squares)
+    size = np.sqrt((Z**2).mean(0))
+    correlation = abs(Z.T @ Z) / np.outer(size, size)
     np.fill_diagonal(nearer, np.inf)
-    near = nearer.argsort(1)[:, :6]
+    np.fill_diagonal(correlation, 0)
+    near = np.hstack([nearer.argsort(1)[:, :4], (-correlation).argsort(1)[:, :9]])  # 3/4 and 3/2 of 6
     truth = {(min(a, b), max(a, b)) for a, row in enumerate(near.tolist()) for b in row}
     found = set(zip(i.tolist(), j.tolist()))
     assert len(found) == len(i) and (i < j).all() and (np.diff(i * 200 + j) > 0).all()
@@ -202,6 +205,18 @@ def test_signed_candidates_that_were_not_found_are_left_out(monkeypatch):
     monkeypatch.setattr(candidates, "_search", lambda points, k, *_, **__: near)
     edges, _ = candidates.signed_candidate_edges(signals(4), 2)
     assert edges.T.tolist() == [[0, 1]]
+
+
+def test_a_hub_is_found_by_its_distance_and_a_column_of_zeros_does_no_harm():
+    """A column that varies little is near to all, and correlated with none."""
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((200, 40))
+    Z[:, 0] *= 0.01
+    Z[:, 1] = 0
+    edges = candidates.signed_candidate_edges(Z, 4)[0]
+    degree = torch.bincount(edges.flatten(), minlength=40)
+    assert degree[0] == 39 and degree[1] == 39
+    assert degree[2:].max() < 25
 
 
 def test_bad_signed_signals_are_named():

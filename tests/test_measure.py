@@ -66,6 +66,10 @@ def test_the_stored_measurements_are_complete():
         assert set(numbers.index) == {"search", "solve", "gap", "memory", "peak"}
         assert numbers["gap"] <= 1e-6
         assert (numbers >= 0).all()
+    for m, k in measure.NETWORK:
+        numbers = stored["large graphs", f"network, {k} candidates", m]
+        assert set(numbers.index) == {"search", "solve", "pairs per node", "edges per node", "memory", "peak"}
+        assert numbers["pairs per node"] > numbers["edges per node"] > 0
     for name, n_graphs in product(TRAINING_FIGURE, N_GRAPHS):
         assert stored["training", name, n_graphs, "seconds per epoch"] > 0
 
@@ -79,6 +83,15 @@ def test_large_graphs_are_measured_from_clocks_and_peaks(monkeypatch):
     monkeypatch.setattr(measure, "_peak_memory", lambda: next(memory))
     numbers = measure.measure_large(300, 12)
     assert 0 < numbers.pop("gap") <= 1e-6
+    assert numbers == {"search": 3.0, "solve": 5.0, "memory": 3.0, "peak": 5.0}
+
+
+def test_the_network_is_measured_from_clocks_and_peaks(monkeypatch):
+    clock, memory = iter([10.0, 13.0, 18.0]), iter([2 * GIGABYTE, 5 * GIGABYTE])
+    monkeypatch.setattr(measure.time, "process_time", lambda: next(clock))
+    monkeypatch.setattr(measure, "_peak_memory", lambda: next(memory))
+    numbers = measure.measure_network(60, 12)
+    assert 0 <= numbers.pop("edges per node") < numbers.pop("pairs per node") < 60
     assert numbers == {"search": 3.0, "solve": 5.0, "memory": 3.0, "peak": 5.0}
 
 
@@ -115,6 +128,15 @@ def test_the_second_graph_of_a_process_counts(monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out) == {"nodes": 100, "k": 7, "call": 1}
 
 
+def test_the_network_is_measured_after_smaller_graphs_of_both_kinds(monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(measure, "measure_large", lambda m, k: seen.append((m, k)))
+    monkeypatch.setattr(measure, "measure_network", lambda m, k: seen.append((m, k)) or {"nodes": m})
+    measure.print_network(100, 7)
+    assert json.loads(capsys.readouterr().out) == {"nodes": 100}
+    assert seen == [(2100, 7), (10_001, 7), (100, 7)]
+
+
 def test_the_first_graph_is_large_enough_for_the_approximate_search(monkeypatch):
     seen = []
     monkeypatch.setattr(measure, "measure_large", lambda m, k: seen.append(m))
@@ -136,6 +158,10 @@ def test_rows_come_from_a_fresh_process_on_one_thread(monkeypatch):
     assert rows.metric.tolist() == ["search", "gap"]
     assert rows.value.tolist() == [100, 7]
     assert (rows.table == "large graphs").all() and (rows.model == "7 candidates").all() and (rows.x == 100).all()
+    monkeypatch.setattr(subprocess, "run", lambda call, **_: SimpleNamespace(stdout=json.dumps({call[-1]: 1})))
+    (row,) = measure.large_rows(100, 7, network=True)
+    assert row["metric"] == "from helpers.experiments.measure import print_network; print_network(100, 7)"
+    assert row["model"] == "network, 7 candidates" and row["x"] == 100
 
 
 def test_slope_of_a_power_law():
@@ -159,16 +185,18 @@ def test_an_epoch_has_all_of_its_steps_measured(monkeypatch):
 
 @pytest.mark.parametrize("million", [False, True])
 def test_everything_is_measured_a_million_on_demand(monkeypatch, million, capsys):
-    monkeypatch.setattr(measure, "large_rows", lambda m, k: [(m, k), "another metric"])
+    monkeypatch.setattr(measure, "large_rows", lambda *case, **network: [(*case, *network), "another metric"])
     monkeypatch.setattr(measure, "epoch_row", lambda network, run, n: (network, run.n_nodes, run.n_layers, n))
     stored = []
     monkeypatch.setattr(measure, "store", stored.extend)
     assert not measure.main(million=million)
     cases = [(1000, 10), (3000, 10), (10_000, 10), (30_000, 10), (100_000, 10), (100_000, 20)]
     cases += [(300_000, 10), (1_000_000, 10)] * million
+    cases += [(m, 20, "network") for m in (3000, 10_000, 30_000, 100_000)]
     assert stored[: 2 * len(cases) : 2] == cases
     assert stored[2 * len(cases) :] == [(name, *sizes(name), n) for name, n in product(TRAINING_FIGURE, N_GRAPHS)]
-    assert "100,000 nodes, 20 candidates" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "100,000 nodes, 20 candidates" in printed and "the network on 30,000 nodes, 20 candidates" in printed
 
 
 def sizes(name):
