@@ -190,7 +190,10 @@ def test_an_interruption_ends_all(tmp_path):
         tmp_path / "a.ipynb", "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)", VERDICT
     )
     command = [sys.executable, "-m", "helpers.experiments.notebooks", "run", str(path)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=paths.ROOT)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=paths.ROOT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # what runs in the background ignores it
+    )  # fmt: skip
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=30)[0] == "interrupted\n"
