@@ -7,6 +7,7 @@ from itertools import count, product
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -187,6 +188,7 @@ def test_an_epoch_has_all_of_its_steps_measured(monkeypatch):
 def test_everything_is_measured_a_million_on_demand(monkeypatch, million, capsys):
     monkeypatch.setattr(measure, "large_rows", lambda *case, **network: [(*case, *network), "another metric"])
     monkeypatch.setattr(measure, "epoch_row", lambda network, run, n: (network, run.n_nodes, run.n_layers, n))
+    monkeypatch.setattr(measure, "fit_rows", lambda: ["fits"])
     stored = []
     monkeypatch.setattr(measure, "store", stored.extend)
     assert not measure.main(million=million)
@@ -194,7 +196,8 @@ def test_everything_is_measured_a_million_on_demand(monkeypatch, million, capsys
     cases += [(300_000, 10), (1_000_000, 10)] * million
     cases += [(m, 20, "network") for m in (3000, 10_000, 30_000, 100_000)]
     assert stored[: 2 * len(cases) : 2] == cases
-    assert stored[2 * len(cases) :] == [(name, *sizes(name), n) for name, n in product(TRAINING_FIGURE, N_GRAPHS)]
+    assert stored[2 * len(cases)] == "fits"
+    assert stored[2 * len(cases) + 1 :] == [(name, *sizes(name), n) for name, n in product(TRAINING_FIGURE, N_GRAPHS)]
     printed = capsys.readouterr().out
     assert "100,000 nodes, 20 candidates" in printed and "the network on 30,000 nodes, 20 candidates" in printed
 
@@ -202,3 +205,19 @@ def test_everything_is_measured_a_million_on_demand(monkeypatch, million, capsys
 def sizes(name):
     """m and T of "m = 20, T = 10"."""
     return tuple(int(part.split("=")[1]) for part in name.split(","))
+
+
+def test_fits_are_timed_on_the_same_samples(monkeypatch):
+    seen = {}
+    monkeypatch.setattr(measure.benchmarks, "seconds", lambda calls: seen.update(calls) or dict.fromkeys(calls, 0.5))
+    rows = measure.fit_rows(100)
+    assert [row["model"] for row in rows] == ["GraphLearner", "GraphicalLassoCV", "Ledoit-Wolf, inverse"]
+    assert {(row["table"], row["metric"], row["value"], row["x"]) for row in rows} == {("fit", "seconds", 0.5, 100)}
+    found = seen["GraphLearner"]()
+    precision = seen["Ledoit-Wolf, inverse"]()
+    assert found.A.shape == precision.shape == (50, 50)
+    scale = np.sqrt(np.diag(precision))
+    edges = found.A != 0
+    partial = np.abs(precision / scale / scale[:, None])
+    np.fill_diagonal(partial, 0)
+    assert partial[np.asarray(edges)].mean() > 2 * partial.mean()  # the same data

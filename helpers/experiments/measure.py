@@ -19,12 +19,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from sklearn.covariance import GraphicalLassoCV, ledoit_wolf
 
 from .. import paths
 from ..beyond.candidates import EXACT_SEARCH, candidate_edges, signed_candidate_edges
-from ..beyond.estimates import learn_on_list
+from ..beyond.estimates import learn_from_moments, learn_on_list
 from ..solvers import learn
-from . import tables
+from . import benchmarks, tables
 from .runs import N_GRAPHS, TRAINING_FIGURE, load_or_train, step_seconds
 from .scaling import plane_signals
 
@@ -48,6 +49,8 @@ def main(million=False):
     for n_nodes, n_candidates in NETWORK:
         print(f"the network on {n_nodes:,} nodes, {n_candidates} candidates per node", flush=True)
         rows += large_rows(n_nodes, n_candidates, network=True)
+    print("one fit by several methods", flush=True)
+    rows += fit_rows()
     for network, run in TRAINING_FIGURE.items():
         print(f"epochs of {run.name}", flush=True)
         rows += [epoch_row(network, run, n_graphs) for n_graphs in N_GRAPHS]
@@ -160,6 +163,24 @@ def slope(frame, metric):
     """Exponent of the power law in x that fits one metric, without values too small to measure."""
     part = frame[(frame.metric == metric) & (frame.value > 0.01)]
     return np.polyfit(np.log(part.x), np.log(part.value), 1)[0]
+
+
+# --- one fit -------------------------------------------------------------------------------------------------------
+
+
+def fit_rows(n_samples=200):
+    """CPU seconds of what `GraphLearner` does with second moments, and of two rivals, on samples of 50 nodes."""
+    X = benchmarks.rows_like(benchmarks.real_cases()["NetSim 4"], n_samples, seed=0)
+    S = X.T @ X / n_samples
+    network = load_or_train("broad")
+    ask = {"signed": True, "self_loops": True, "min_probability": 0.5}
+    calls = {
+        "GraphLearner": lambda: learn_from_moments(network, S, n_samples, **ask),
+        "GraphicalLassoCV": lambda: GraphicalLassoCV().fit(X),
+        "Ledoit-Wolf, inverse": lambda: np.linalg.inv(ledoit_wolf(X)[0]),
+    }
+    taken = benchmarks.seconds(calls)
+    return [tables.single_row("fit", "NetSim 4", "seconds", name, t, x=n_samples) for name, t in taken.items()]
 
 
 # --- training ------------------------------------------------------------------------------------------------------
