@@ -132,7 +132,12 @@ def compare_data(args):
         else:
             (agree if same else differ).append(name)
     print(f"{len(agree)} of {len(agree) + len(differ)} files in data/real agree with the raw data")
-    if differ and args.write:
+    return _tell_what_differs(differ, args.write)
+
+
+def _tell_what_differs(differ, written):
+    """What was replaced or should be; the exit code."""
+    if differ and written:
         print(f"replaced: {', '.join(differ)}")
     elif differ:
         print(f"these differ, --write replaces them: {', '.join(differ)}", file=sys.stderr)
@@ -150,12 +155,7 @@ def compare_exact(args):
     chosen = args.laws or list(LAWS)
     differ = compare(chosen, write=args.write)
     print(f"{len(chosen) - len(differ)} of {len(chosen)} laws in {NAME}.csv agree with what was computed")
-    if differ and args.write:
-        print(f"replaced: {', '.join(differ)}")
-    elif differ:
-        print(f"these differ, --write replaces them: {', '.join(differ)}", file=sys.stderr)
-        return 1
-    return 0
+    return _tell_what_differs(differ, args.write)
 
 
 def renew_readme(args):
