@@ -74,6 +74,21 @@ class Kinds:
 ALL = Kinds()
 
 
+@torch.no_grad()
+def resistances(w, constant=0.0):
+    """u'K^-1 u for every atom u, K made of weights w: Atoms -> Atoms, float64.
+
+    Where K is a Laplacian `constant` is 1, else 0, (..., 1): it then has the constant vector added. Rounding cannot
+    make K indefinite: its diagonal is larger by a factor of 1 + 1e-10.
+    """
+    K = w.matrix()
+    diagonal = K.diagonal(dim1=-2, dim2=-1)
+    common = torch.as_tensor(constant) * diagonal.mean(-1, keepdim=True) / K.shape[-1]
+    K = K + torch.diag_embed(1e-10 * diagonal) + common[..., None]
+    r = Atoms.of(torch.cholesky_inverse(torch.linalg.cholesky(K)))
+    return r._replace(difference=r.difference.clamp_min(0))
+
+
 def white_signal(y, n_signals, edges=None):
     """The variance (...) of one more signal, white and of the size of the near distances, divided by N.
 

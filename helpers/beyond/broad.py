@@ -1,6 +1,8 @@
 """BroadL2G: probability, sign and weight of every edge, for data that follow no law in particular.
 
     S, N ──► white signal ──► likelihood of three kinds of atoms ──► features ──► message passing ──► Estimate
+                                                                                      ▲                  │
+                                                                                      └── explain away ◄─┘
 
 It differs from `equivariant.EquivariantL2G` in what it can represent (negative edges, and variance that a node shares
 with nobody, see `atoms`), in what it learned from (`broad_law`), and in its features, none of which a single heavy edge
@@ -19,15 +21,19 @@ from torch.nn.functional import log_softmax, relu
 from ..engine.problem import check_edges
 from ..graphs import all_pairs, count_nodes, degrees, degrees_adjoint, to_vector
 from ..signals import Observations
+from . import atom_lists
 from .atom_lists import ListAtoms, likely_atoms
-from .atoms import Atoms, Kinds, approximate_mle, white_signal
+from .atoms import FASTEST, Atoms, Kinds, approximate_mle, resistances, white_signal
 from .equivariant import sum_at_nodes
 
 N_UPDATES = 40  # of the likelihood
 N_PAIR_FEATURES = 24
 N_NODE_FEATURES = 8
-N_PAIR_ROWS = N_PAIR_FEATURES + 5  # features, and what the weights are made from: see `Inputs`
-N_NODE_ROWS = N_NODE_FEATURES + 1  # features, and the unit of the weights
+N_PAIR_ROWS = N_PAIR_FEATURES + 6  # features, and what estimates are made from: see `describe`
+N_NODE_ROWS = N_NODE_FEATURES + 3
+N_AFTERTHOUGHTS = 11  # features of a pair from an estimate of all others, see `Afterthought`
+EARLIER = 0.25  # what an estimate that is made on the way counts in the loss
+LEAST = 1e-3  # leverage of an improbable pair, times m: there is always a way from node to node
 PAIRS_PER_STEP = 12_000  # of all graphs together, in training
 PAIRS_IN_PART = 100_000  # of one graph
 MISSING = 1e-9  # of the largest eigenvalue: what is smaller is zero
@@ -66,24 +72,44 @@ class KindObservations(Observations):
         return KindObservations(plain.moments, plain.n_signals, self.signed, self.self_loops)
 
 
+class Known(NamedTuple):
+    """What estimates are made from besides features, pairs (E, B) or nodes (m, B) first."""
+
+    difference: torch.Tensor  # the most likely weights of a pair's two atoms,
+    sum: torch.Tensor
+    y_difference: torch.Tensor  # what they see,
+    y_sum: torch.Tensor
+    s: torch.Tensor  # how much the pair stands out of the noise,
+    n_signals: torch.Tensor  # and the samples behind it
+    ground: torch.Tensor  # the most likely ground of a node,
+    y_ground: torch.Tensor  # and its variance
+    left: torch.Tensor  # what the ground leaves of a node's leverage
+    signed: torch.Tensor  # (B,) bool
+    constant: torch.Tensor  # (B,) 1 where K lacks the constant vector, else 0
+
+
 class BroadL2G(nn.Module):
     """Second moments S (..., m, m) and the number of signals N -> Estimate, for any number of nodes from 3 on.
 
     Parameters
     ----------
     n_rounds, width : of the message passing
+    n_looks : how many of the rounds, the last ones, begin with a look at what the estimate so far explains of each pair
     """
 
     max_gradient = 1.0
 
-    def __init__(self, n_rounds=4, *, width=64):
+    def __init__(self, n_rounds=6, *, width=64, n_looks=2):
         super().__init__()
+        if not 0 <= n_looks < n_rounds:
+            raise ValueError(f"n_looks={n_looks}: a number between 0 and n_rounds - 1 = {n_rounds - 1} is needed")
         self.width = width
         self.embed = nn.Linear(N_PAIR_FEATURES, width)
         self.nodes = nn.Linear(N_NODE_FEATURES, width)
         self.rounds = nn.ModuleList(Round(width) for _ in range(n_rounds))
+        self.looks = nn.ModuleList(nn.Linear(N_AFTERTHOUGHTS, width) for _ in range(n_looks))
         self.edge = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
-        self.size = nn.Sequential(nn.Linear(width + 4, width), nn.ReLU(), nn.Linear(width, 3))
+        self.size = nn.Sequential(nn.Linear(width + 5, width), nn.ReLU(), nn.Linear(width, 3))
         nn.init.constant_(self.edge[-1].bias, -2.0)  # most pairs are no edges
 
     # --- what a method and a trainable model offer ------------------------------------------------------------------
@@ -101,21 +127,17 @@ class BroadL2G(nn.Module):
         return torch.cat([pairs.flatten(1), nodes.flatten(1)], 1)
 
     def loss(self, prepared, w, generator=None):
-        """Mean log GMSE of the expected weights where there are edges, and cross-entropy per node of their signs."""
+        """Mean log GMSE of the expected weights where there are edges, and cross-entropy per node of their signs.
+
+        Estimates that are made on the way count, too, each a little.
+        """
         n, E = w.shape
         m = count_nodes(E)
         pairs = prepared[:, : N_PAIR_ROWS * E].reshape(n, N_PAIR_ROWS, E)
         nodes = prepared[:, N_PAIR_ROWS * E :].reshape(n, N_NODE_ROWS, m)
-        log_p, weight = self._pass_messages(pairs, nodes, all_pairs(m, w.device))
-        w = w * nodes[:, -1, :1]
-        p = log_p.exp()
-        off = torch.stack([p[..., 1] * weight - w.clamp_min(0), p[..., 2] * weight - (-w).clamp_min(0)])
-        size = w.square().sum(-1)
-        error = off.square().sum((0, -1)) / size.clamp_min(1e-30)
-        error = torch.where(size > 0, (error + 1e-5).log(), 0)
-        kind = torch.where(w > 0, 1, torch.where(w < 0, 2, 0))
-        entropy = -log_p.gather(-1, kind[..., None])[..., 0].sum(-1) / m
-        return (error + entropy).mean()
+        w = (w * nodes[:, -1, :1]).T
+        *earlier, last = (error_of(*found, w, m) for found in self._estimates(pairs, nodes, all_pairs(m, w.device)))
+        return last + EARLIER * sum(earlier)
 
     def graphs_per_step(self, n_pairs):
         """How many graphs of so many pairs make up a step of training."""
@@ -170,57 +192,140 @@ class BroadL2G(nn.Module):
         kinds = Kinds(sum is not None, self_loops)
         y = ListAtoms(difference, sum, ground)
         pairs, nodes = describe_list(y, n_signals, kinds, edges, n_nodes, seed=seed, progress=progress)
-        return Estimate(*(x[0].double() for x in self._decide(pairs, nodes, edges)))
+
+        def explain(w, constant):
+            w = ListAtoms(*(x[0] for x in w))
+            return Atoms(*(x[None] for x in atom_lists.resistances(w, edges, seed=seed)))
+
+        return Estimate(*(x[0].double() for x in self._decide(pairs, nodes, edges, explain)))
 
     def _estimate(self, S, n, signed, self_loops, edges):
         return self._decide(*describe(S, n, Kinds(signed, self_loops)), edges)
 
-    def _decide(self, pairs, nodes, edges):
-        log_p, weight = self._pass_messages(pairs, nodes, edges)
-        p = log_p.exp()
-        return p[..., 1], p[..., 2], weight.double() / nodes[:, -1, :1].double()
+    def _decide(self, pairs, nodes, edges, explain=resistances):
+        log_p, weight = self._estimates(pairs, nodes, edges, explain)[-1]
+        _, positive, negative = log_p.exp().unbind(-1)
+        return positive.T, negative.T, weight.T.double() / nodes[:, -1, :1].double()
 
-    def _pass_messages(self, pairs, nodes, edges):
-        """Log-probabilities of no, a positive and a negative edge (B, E, 3), and weights (B, E), from `describe`."""
+    def _estimates(self, pairs, nodes, edges, explain=resistances):
+        """What is thought before every look and at the end, from `describe`: a list of what `_judge` returns.
+
+        `explain` are the resistances of all atoms, given their weights, as `atoms.resistances` has them.
+        """
         x, given = pairs.permute(2, 0, 1).split([N_PAIR_FEATURES, N_PAIR_ROWS - N_PAIR_FEATURES], -1)
-        a, b, y_difference, y_sum, s = given.unbind(-1)
-        nodes = nodes[:, :N_NODE_FEATURES].permute(2, 0, 1)
-        n_nodes = len(nodes)
-        at_nodes = self.nodes(nodes)
-        count = sum_at_nodes(s, edges, n_nodes)
+        nodes = nodes.permute(2, 0, 1)
+        signed, loops = (x[0, :, k] > 0 for k in (-2, -1))
+        at_nodes = nodes[..., N_NODE_FEATURES - 1 : -1].unbind(-1)
+        left, ground, y_ground = at_nodes
+        known = Known(*given.unbind(-1), ground, y_ground, left, signed, (~signed & ~loops).to(x))
+        at_nodes = self.nodes(nodes[..., :N_NODE_FEATURES])
+        count = sum_at_nodes(known.s, edges, len(nodes))
         h = in_parts(self.embed, x)
-        for message_round in self.rounds:
-            h = message_round(h, at_nodes, s, count, edges)
-        logit = in_parts(self.edge, h)
-        may = x[..., -2] > 0  # whether there may be a negative edge
-        logit = torch.stack([torch.zeros_like(a), logit[..., 0], logit[..., 1].masked_fill(~may, -30.0)], -1)
-        log_p = log_softmax(logit, -1)
-        return log_p.transpose(0, 1), self._weights(h, log_p, a, b, y_difference, y_sum, nodes).T
+        alone = known.difference, known.sum
+        found = []
+        for k, message_round in enumerate(self.rounds, len(self.looks) - len(self.rounds)):
+            if k >= 0:
+                found.append(self._judge(h, known, alone))
+                told, alone, ground = explain_away(*found[-1], known, ground, edges, explain)
+                h = h + in_parts(self.looks[k], told)
+            h = message_round(h, at_nodes, known.s, count, edges)
+        return [*found, self._judge(h, known, alone)]
 
-    def _weights(self, h, log_p, a, b, y_difference, y_sum, nodes):
-        """Weights (E, B): the most likely ones, drawn towards their mean, in the scale of the data, and corrected."""
+    def _judge(self, h, known, alone):
+        """Log-probabilities of no, a positive and a negative edge (E, B, 3), and weights (E, B)."""
+        logit = in_parts(self.edge, h)
+        negative = logit[..., 1].masked_fill(~known.signed, -30.0)
+        log_p = log_softmax(torch.stack([torch.zeros_like(negative), logit[..., 0], negative], -1), -1)
+        return log_p, self._weights(h, log_p, known, alone)
+
+    def _weights(self, h, log_p, known, alone):
+        """Weights (E, B): the most likely ones, drawn towards their mean, in the scale of the data, and corrected.
+
+        `alone` are those of the two atoms of a pair if all others are as they are thought to be, each (E, B).
+        """
         _, positive, negative = log_p.exp().unbind(-1)
         p = positive + negative
         share = positive / p.clamp_min(1e-12)
-        logarithm = (share * a + (1 - share) * b).clamp_min(1e-9).log()
+
+        def of_sign(a, b):
+            return (share * a + (1 - share) * b).clamp_min(1e-9).log()
+
+        logarithm = of_sign(known.difference, known.sum)
         total = p.sum(0).clamp_min(1e-6)
         mean = (p * logarithm).sum(0) / total
         ratio = logarithm - mean
         spread = ((p * ratio.square()).sum(0) / total + 1e-6).sqrt()
         # what the ground leaves of the leverage to the pairs; sums without an edge share the common mode with it
-        rank = (nodes[..., -1].sum(0) - ((1 - negative) * b * y_sum).sum(0)).clamp_min(0.1)
+        rank = (known.left.sum(0) - ((1 - negative) * known.sum * known.y_sum).sum(0)).clamp_min(0.1)
 
         def scale(weight):
             """Foster: the leverages of the edges add up to the rank, and y measures resistances without bias."""
-            seen = positive * (weight * y_difference).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)
+            of_edges = positive * (weight * known.y_difference).clamp_max(2)
+            seen = of_edges + negative * (weight * known.y_sum).clamp_max(2)
             return (rank / seen.sum(0).clamp_min(1e-3)).clamp(0.05, 20).log()
 
         told = [ratio / 3, ratio / (spread + 0.1) / 3, spread.log() / 3, scale(logarithm.exp())]
+        told.append((of_sign(*alone) - mean) / 3)
         told = torch.stack([x.clamp(-5, 5).expand_as(ratio) for x in told], -1)
         pull, add, trust = in_parts(lambda *x: self.size(torch.cat(x, -1)), h, told).unbind(-1)
         logarithm = (mean + ratio * torch.sigmoid(3 - pull)).clamp(-25, 25)
         # where weights are equal the scale is known best from all of them, where one is heavy from itself alone
         return (logarithm + torch.sigmoid(trust) * scale(logarithm.exp()) + (0.3 * add).clamp(-3, 3)).exp()
+
+
+def error_of(log_p, weight, w, n_nodes):
+    """Log GMSE of the expected weights (0 for an empty graph) and cross-entropy per node: w (E, B) -> their mean."""
+    _, positive, negative = log_p.exp().unbind(-1)
+    off = (positive * weight - w.clamp_min(0)).square() + (negative * weight - (-w).clamp_min(0)).square()
+    size = w.square().sum(0)
+    error = torch.where(size > 0, (off.sum(0) / size.clamp_min(1e-30) + 1e-5).log(), 0)
+    kind = torch.where(w > 0, 1, torch.where(w < 0, 2, 0))
+    entropy = -log_p.gather(-1, kind[..., None])[..., 0].sum(0) / n_nodes
+    return (error + entropy).mean()
+
+
+@torch.no_grad()
+def explain_away(log_p, weight, known, ground, edges, explain=resistances):
+    """What an estimate of all other pairs leaves unexplained of each pair; log_p (E, B, 3) and weight (E, B).
+
+    Let K be made of the expected weights w. Without a pair its atom u has the resistance r = u'K^-1 u / (1 - w u'K^-1 u),
+    and with a weight d in place of w the log-likelihood of N signals is N/2 (log(1 + d r) - d y) above that without it,
+    most so for d = 1/y - 1/r.
+
+    Returns
+    -------
+    (E, B, N_AFTERTHOUGHTS) float32 : for differences and for sums the gain of the likeliest d, as a standard score, of
+        the weight that was estimated and of a typical one, and the likeliest d; then the estimate itself
+    the likeliest d of both atoms, each (E, B)
+    the ground (m, B) after one update of the likelihood
+    """
+    m = len(ground)
+    _, positive, negative = log_p.double().exp().unbind(-1)
+    weight = weight.double()
+    n = known.n_signals.double()
+    p = positive + negative
+    typical = ((p * weight.log()).sum(0) / p.sum(0).clamp_min(1e-6)).exp()
+    sees = known.y_difference.double(), known.y_sum.double()
+    expected = [torch.maximum(q * weight, LEAST / (m * y)) for q, y in zip((positive, negative), sees)]
+    expected[1] = expected[1] * known.signed
+    r = explain(Atoms(*(x.T for x in (*expected, ground.double()))), known.constant[:, None].double())
+    told, alone = [], []
+    for w, y, resistance, on in zip(expected, sees, r, (True, known.signed)):
+        without = resistance.T / (1 - (w * resistance.T).clamp_max(1 - 1e-6))
+        q = (without / y).clamp_min(1e-30).log().clamp(-5, 30)
+        best = (1 / y - 1 / without).clamp_min(1e-12)
+        score = q.sign() * (n * (q.neg().exp() - 1 + q).clamp_min(0)).sqrt()
+        gains = [n / 2 * (torch.log1p(d * without) - d * y) for d in (weight, typical)]
+        told += [x * on for x in (score.asinh(), *(x.asinh() for x in gains), _ratio(best, typical))]
+        alone.append(best.to(known.s))
+    logit = (log_p[..., 1:] - log_p[..., :1]).clamp(-12, 12) / 3
+    told += [logit[..., 0], logit[..., 1], _ratio(weight, typical)]
+    told = torch.stack([x.to(known.s) for x in told], -1)
+    return told, alone, ground * (r.ground.T / known.y_ground).clamp_max(FASTEST).to(ground)
+
+
+def _ratio(x, typical):
+    return (x / typical).log().clamp(-6, 6) / 3
 
 
 class Round(nn.Module):
@@ -294,9 +399,9 @@ def fill_missing_direction(S, n_signals):
 def describe(S, n_signals, kinds):
     """Features and weights of pairs and nodes: S (B, m, m) -> (B, N_PAIR_ROWS, E) and (B, N_NODE_ROWS, m), float32.
 
-    The rows of a pair: its features; then the most likely weights of its two atoms, what they see, and how much the
-    pair stands out of the noise. The rows of a node: its features, of which the last is what the ground leaves of its
-    leverage; then the unit.
+    The rows of a pair: its features; then the most likely weights of its two atoms, what they see, how much the pair
+    stands out of the noise, and the samples behind it. The rows of a node: its features, of which the last is what the
+    ground leaves of its leverage; then the most likely ground, its variance, and the unit of both.
     """
     B, m, _ = S.shape
     unit = S.diagonal(dim1=-2, dim2=-1).mean(-1)  # of S inside; weights are counted in its inverse
@@ -390,7 +495,7 @@ def features(y, w, r, k, partial, n_pair, n_node, masks, unit, edges):
         n_pair.log() / 6, one * math.log(n_possible) / 4, (n_pair / n_possible).log() / 4, signed * one, loops * one,
     ]  # fmt: skip
     scale = torch.exp(typical)
-    given = [w.difference, w.sum, y.difference, y.sum, s]
+    given = [w.difference, w.sum, y.difference, y.sum, s, n_pair]
     pairs = torch.stack([x.float() for x in (*columns, *given)], 1)
 
     ground = w.ground * y.ground
@@ -399,6 +504,6 @@ def features(y, w, r, k, partial, n_pair, n_node, masks, unit, edges):
         (diagonal / scale).log().clamp(-9, 9) / 3, w.ground / diagonal, (w.ground * r.ground).clamp_max(1.5),
         ((n_node / 2).sqrt() * (1 - r.ground / y.ground).clamp(-3, 1)).asinh() * loops,
         (y.ground * k).log().clamp(0, 12) / 3, (y.ground * diagonal).log().clamp(-3, 12) / 3, (count + 0.1).log() / 2,
-        1 - constant / m - ground, unit[:, None].expand(B, m),
+        1 - constant / m - ground, w.ground, y.ground, unit[:, None].expand(B, m),
     ]  # fmt: skip
     return pairs, torch.stack(of_node, 1).float()

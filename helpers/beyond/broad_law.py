@@ -12,33 +12,36 @@ import torch
 
 from ..graphs import all_pairs, random_adjacency, spawn
 from ..signals import bartlett
+from .moments import second_moments
 
 FAMILIES = ("BA", "ER", "SBM", "WS", "geometric", "grid", "tree", "star", "empty", "dense")
 SHARES = (0.13, 0.17, 0.12, 0.13, 0.12, 0.06, 0.08, 0.04, 0.08, 0.07)  # of the families
 LAW = {
     "n_signals": (5, 10_000),  # log-uniform
     "paper": 0.25,  # share of graphs with the paper's weights, ground and samples
-    "even": 0.35,  # share of the others whose log-weights have a standard deviation up to 0.2; the rest up to 2
+    "even": 0.4,  # share of the others whose log-weights have a standard deviation up to 0.2; the rest up to 2
     "heavy": 0.1,  # share with one or two edges 10 to 100,000 times heavier
     "negative": 0.5,  # share with negative edges: up to 60 % of them
     "reversed": 0.1,  # share with columns of reversed sign
     "ground": (1e-4, 3.0),  # in units of the mean degree, log-uniform
-    "noise": 0.2,  # share with measurement noise, up to 0.3 of the variance of a node given the others
+    "undominated": 0.15,  # share with a lesser diagonal, so that K is positive definite but not dominant
+    "noise": 0.25,  # share with measurement noise, unequal, about up to 0.5 of the variance of a node given the others
     "tails": 0.1,  # share with samples from a multivariate t law of 3 to 10 degrees of freedom
+    "gaps": 0.1,  # share with missing values, up to half of a column, here and there or from its beginning on
     "overstated": 0.1,  # share whose number of independent samples is up to half of what is said
     "scaled": 0.1,  # share with columns in other units, a standard deviation of up to 0.7 of their logarithms
     "standardised": 0.4,  # share with standardised columns
     "unsigned": 0.25,  # share learned without sum atoms
     "ungrounded": 0.5,  # share learned without the ground where it is below 1e-3
 }
-MOST_TAIL_SAMPLES = 1000  # drawn one by one
+MOST_ROWS = 1000  # of samples with tails or gaps, which are drawn one by one
 
 
 class Draw(NamedTuple):
     """Graphs of the broad law and what is observed of them."""
 
     moments: torch.Tensor  # S (n, m, m) float64
-    n_signals: torch.Tensor  # (n,) as they are said to be
+    n_signals: torch.Tensor  # (n, m, m) float64, behind each moment, as they are said to be
     w: torch.Tensor  # (n, E) float32, signed: minus the off-diagonal of the precision matrix
     signed: torch.Tensor  # (n,) bool, whether they are learned with sum atoms
     self_loops: torch.Tensor  # (n,) bool, and with a ground
@@ -62,8 +65,8 @@ def _sample_part(n, m, seed, families):
     paper = rng.random(n) < LAW["paper"]
     W, negative = _weights(rng, A, paper)
     c = _ground(rng, W, paper)
-    K = np.apply_along_axis(np.diag, 1, np.abs(W).sum(2) + c) - W
-    plain = paper | (rng.random(n) < 0.3)  # no noise, no tails, N as it is
+    plain = paper | (rng.random(n) < 0.3)  # dominant, no noise, no tails, no gaps, N as it is
+    K = _precision(rng, W, c, plain)
     S, n_said, noise_free = _moments(rng, K, plain)
     scale = _scales(rng, S, paper)
     S = S / scale[:, :, None] / scale[:, None, :]
@@ -146,7 +149,7 @@ def _tree(rng, n, m):
 def _weights(rng, A, paper):
     """Signed weights (n, m, m) of mean degree 1, and which graphs have negative ones."""
     n, m, _ = A.shape
-    sd = np.where(rng.random(n) < LAW["even"], rng.uniform(0, 0.2, n), rng.uniform(0, 2, n))
+    sd = np.where(rng.random(n) < LAW["even"], rng.uniform(0, 0.2, n), 2 * rng.uniform(0, 1, n) ** 1.5)
     sd = np.where(paper, 0.07, sd)[:, None, None]
     logarithm = _symmetric(rng.standard_normal((n, m, m)) * sd)
     heavy = (rng.random(n) < LAW["heavy"]) & ~paper
@@ -175,6 +178,21 @@ def _ground(rng, W, paper):
     return np.where(empty[:, None], c / size[:, None], c)
 
 
+def _precision(rng, W, c, plain):
+    """K (n, m, m) of weights and ground; some diagonals are so much less that K is nearer to being singular.
+
+    With D the diagonal, K - t D is positive definite as long as t is below the least eigenvalue of D^-1/2 K D^-1/2.
+    """
+    n, m, _ = W.shape
+    D = np.abs(W).sum(2) + c
+    K = D[:, :, None] * np.eye(m) - W
+    chosen = (rng.random(n) < LAW["undominated"]) & ~plain
+    root = np.sqrt(D)
+    least = np.linalg.eigvalsh(K / root[:, :, None] / root[:, None, :])[:, 0].clip(0)
+    t = np.where(chosen, rng.uniform(0, 0.9, n) * least, 0)
+    return K - (t[:, None] * D)[:, :, None] * np.eye(m)
+
+
 def _symmetric(X):
     upper = np.triu(X, 1)
     return upper | upper.transpose(0, 2, 1) if X.dtype == bool else upper + upper.transpose(0, 2, 1)
@@ -184,29 +202,45 @@ def _symmetric(X):
 
 
 def _moments(rng, K, plain):
-    """S (n, m, m), the numbers of signals as they are said to be (n,), and where there is no measurement noise."""
+    """S (n, m, m), the numbers of signals as they are said to be (n, m, m), and where there is no measurement noise."""
     n, m, _ = K.shape
     Sigma = np.linalg.inv(K)
     noisy = (rng.random(n) < LAW["noise"]) & ~plain
-    noise = np.where(noisy[:, None], rng.uniform(0, 0.3, (n, 1)) / np.einsum("nii->ni", K), 0)
-    F = np.linalg.cholesky(Sigma + np.apply_along_axis(np.diag, 1, noise))
+    noise = rng.uniform(0, 0.5, (n, 1)) * np.exp(0.5 * rng.standard_normal((n, m))) / np.einsum("nii->ni", K)
+    F = np.linalg.cholesky(Sigma + (noisy[:, None] * noise)[:, :, None] * np.eye(m))
     low, high = np.log(LAW["n_signals"])
     n_true = np.exp(rng.uniform(low, high, n)).astype(int)
-    tails = (rng.random(n) < LAW["tails"]) & ~plain & (n_true <= MOST_TAIL_SAMPLES)
+    few = ~plain & (n_true <= MOST_ROWS)
+    tails = (rng.random(n) < LAW["tails"]) & few
+    gaps = (rng.random(n) < LAW["gaps"]) & few
     S = np.empty_like(K)
+    counts = np.empty_like(K)
     for k in range(n):
-        if tails[k] or n_true[k] < m:
-            z = rng.standard_normal((n_true[k], m))
-            if tails[k]:
-                freedom = rng.uniform(3, 10)
-                z *= np.sqrt((freedom - 2) / rng.chisquare(freedom, (n_true[k], 1)))
-            root = F[k] @ z.T
-        else:
+        counts[k] = n_true[k]
+        if not (tails[k] or gaps[k] or n_true[k] < m):
             root = F[k] @ bartlett(rng, 1, m, n_true[k])[0]
-        S[k] = root @ root.T / n_true[k]
+            S[k] = root @ root.T / n_true[k]
+            continue
+        X = rng.standard_normal((n_true[k], m)) @ F[k].T
+        if tails[k]:
+            freedom = rng.uniform(3, 10)
+            X *= np.sqrt((freedom - 2) / rng.chisquare(freedom, (n_true[k], 1)))
+        if gaps[k]:
+            S[k], counts[k], _ = second_moments(np.where(_missing(rng, *X.shape), np.nan, X))
+        else:
+            S[k] = X.T @ X / n_true[k]
     overstated = (rng.random(n) < LAW["overstated"]) & ~plain
     factor = np.where(overstated, rng.uniform(1, 2, n), 1)
-    return S, n_true * factor, ~noisy
+    return S, counts.clip(1) * factor[:, None, None], ~noisy
+
+
+def _missing(rng, n, m):
+    """What is missing of a table, (n, m) bool: of each column up to half, here and there or from its beginning on."""
+    share = rng.uniform(0, rng.uniform(0, 0.5), m)
+    here = rng.random((n, m)) if rng.random() < 0.5 else (np.arange(n)[:, None] + 0.5) / n
+    missing = here < share
+    missing[rng.choice(n, min(n, 3), replace=False)] = False  # what the learner asks for at least
+    return missing
 
 
 def _scales(rng, S, paper):
