@@ -8,6 +8,8 @@ import torch
 from helpers.beyond import broad
 from helpers.beyond.atoms import Atoms, Kinds, approximate_mle, white_signal
 from helpers.beyond.broad import (
+    EARLIER,
+    N_AFTERTHOUGHTS,
     N_NODE_FEATURES,
     N_NODE_ROWS,
     N_PAIR_FEATURES,
@@ -15,8 +17,10 @@ from helpers.beyond.broad import (
     BroadL2G,
     Estimate,
     KindObservations,
+    Known,
     Round,
     describe,
+    explain_away,
     fill_missing_direction,
 )
 from helpers.beyond.broad_law import sample_broad
@@ -30,7 +34,7 @@ E = M * (M - 1) // 2
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    return BroadL2G(2, width=16).eval()
+    return BroadL2G(3, width=16, n_looks=2).eval()
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +52,8 @@ def close(ours, theirs, tol=2e-4):
 
 def test_renumbered_nodes_give_the_renumbered_answer(model, draw):
     order = torch.randperm(M, generator=torch.Generator().manual_seed(1))
-    S = draw.moments[:, order[:, None], order]
-    ours, theirs = model(S, draw.n_signals), model(draw.moments, draw.n_signals)
+    S, n = (x[:, order[:, None], order] for x in (draw.moments, draw.n_signals))
+    ours, theirs = model(S, n), model(draw.moments, draw.n_signals)
     close(ours[:2], [renumber(x, order) for x in theirs[:2]])
     close([ours.weight.log()], [renumber(theirs.weight.log(), order)], 2e-3)
 
@@ -133,7 +137,7 @@ def test_features_by_hand(draw):
         log = (a.clamp_min(1e-12).log()).clamp(-12, 12) / 3
         rows[start] = (log - typical / 3).clamp(-4, 4)
         rows[start + 1] = ((a / g).clamp_min(1e-12).log().clamp(-12, 12) / 3).clamp_min(-4)
-        rows[start + 2] = ((b.log() + typical) / 3).clamp(-4, 4)
+        rows[start + 2] = ((b.log().clamp(-12, 12) + typical) / 3).clamp(-4, 4)
         rows[start + 3] = a * c
         rows[start + 4] = 1 - c / b
         rows[start + 5] = (root * a * c / 2).asinh()
@@ -146,7 +150,7 @@ def test_features_by_hand(draw):
         18: correlation,
     }
     rows |= {20: torch.full((E,), math.log(M) / 4), 21: torch.full((E,), math.log(n / M) / 4)}
-    rows |= {24: w.difference[0], 25: w.sum[0], 26: y.difference[0], 27: y.sum[0], 28: s}
+    rows |= {24: w.difference[0], 25: w.sum[0], 26: y.difference[0], 27: y.sum[0], 28: s, 29: torch.full((E,), n)}
     for row, expected in rows.items():
         torch.testing.assert_close(pairs[0, row], expected.float(), rtol=1e-4, atol=1e-5, msg=f"row {row}")
     assert (pairs[0, 22:24] == 1).all()
@@ -155,10 +159,11 @@ def test_features_by_hand(draw):
     slack = (1 - r.ground[0] / y.ground[0]).clamp(-3, 1)
     of_node = [
         (K.diagonal() / typical.exp()).log() / 3, w.ground[0] / K.diagonal(), w.ground[0] * r.ground[0],
-        (math.sqrt(n / 2) * slack).asinh(), (y.ground[0] * precision.diagonal()).log() / 3,
-        (y.ground[0] * K.diagonal()).log() / 3, (count + 0.1).log() / 2, 1 - ground,
+        (math.sqrt(n / 2) * slack).asinh(), (y.ground[0] * precision.diagonal()).log().clamp(0, 12) / 3,
+        (y.ground[0] * K.diagonal()).log().clamp(-3, 12) / 3, (count + 0.1).log() / 2, 1 - ground,
     ]  # fmt: skip
-    torch.testing.assert_close(nodes[0, :N_NODE_FEATURES], torch.stack(of_node).float(), rtol=1e-4, atol=1e-5)
+    of_node += [w.ground[0], y.ground[0]]
+    torch.testing.assert_close(nodes[0, :-1], torch.stack(of_node).float(), rtol=1e-4, atol=1e-5)
     assert nodes[0, -1, 0] == pytest.approx(draw.moments[0].diagonal().mean().item(), rel=1e-5)
 
 
@@ -199,6 +204,13 @@ def test_a_round_by_hand():
     torch.testing.assert_close(layer(h, at_nodes, s, count, edges), h + layer.out(new.clamp_min(0)))
 
 
+def known_of(a, b, y_difference, y_sum, left, *, signed=True, n_signals=30.0):
+    """What is known of 3 pairs of 3 nodes in one graph, each (3, 1)."""
+    one = torch.ones_like(a)
+    flag = torch.tensor([signed])
+    return Known(a, b, y_difference, y_sum, one, n_signals * one, 2 * one, left, flag, torch.zeros(1))
+
+
 def test_weights_by_hand(model):
     """Drawn towards the mean logarithm, then so scaled that leverages add up to what ground and sums leave."""
     torch.manual_seed(2)
@@ -206,24 +218,105 @@ def test_weights_by_hand(model):
     log_p = torch.log_softmax(torch.randn(3, 1, 3), -1)
     a, b, y, y_sum = torch.rand(4, 3, 1) + 0.1
     b = b / 10
-    nodes = torch.rand(3, 1, N_NODE_FEATURES)
+    alone = torch.rand(2, 3, 1) + 0.1
+    left = torch.rand(3, 1)
     positive, negative = log_p.exp()[..., 1], log_p.exp()[..., 2]
     p = positive + negative
     log = ((positive * a + negative * b) / p).log()
+    log_alone = ((positive * alone[0] + negative * alone[1]) / p).log()
     mean = (p * log).sum() / p.sum()
     spread = ((p * (log - mean) ** 2).sum() / p.sum() + 1e-6).sqrt()
-    rank = nodes[..., -1].sum() - ((1 - negative) * b * y_sum).sum()
+    rank = left.sum() - ((1 - negative) * b * y_sum).sum()
 
     def scale(weight):
         seen = positive * (weight * y).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)
         return (rank / seen.sum()).log().expand(3, 1)
 
     ratio = log - mean
-    told = torch.stack([ratio / 3, ratio / (spread + 0.1) / 3, spread.log().expand(3, 1) / 3, scale(log.exp())], -1)
+    told = [ratio / 3, ratio / (spread + 0.1) / 3, spread.log().expand(3, 1) / 3, scale(log.exp())]
+    told = torch.stack([*told, (log_alone - mean) / 3], -1)
     pull, add, trust = model.size(torch.cat([h, told], -1)).unbind(-1)
     weight = (mean + ratio * torch.sigmoid(3 - pull)).exp()
     expected = (weight.log() + torch.sigmoid(trust) * scale(weight) + 0.3 * add).exp()
-    torch.testing.assert_close(model._weights(h, log_p, a, b, y, y_sum, nodes), expected)
+    found = model._weights(h, log_p, known_of(a, b, y, y_sum, left), alone)
+    torch.testing.assert_close(found, expected)
+
+
+def log_likelihood(K, S, n):
+    return n / 2 * (torch.logdet(K) - (K * S).sum())
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_look_by_hand(signed):
+    """Gains are differences of the log-likelihood of signals on 3 nodes, with and without the pair."""
+    torch.manual_seed(3)
+    X = torch.randn(9, 3).double()
+    S = X.T @ X / 9
+    y = Atoms.of(S)
+    n = 40.0
+    log_p = torch.log_softmax(torch.randn(3, 1, 3).double() + torch.tensor([0.0, 1, -30 * (not signed)]), -1)
+    weight = torch.rand(3, 1).double() + 0.3
+    ground = torch.rand(3, 1).double() + 0.5
+    columns = (y.difference[:, None], y.sum[:, None], ground)
+    known = known_of(weight, weight, *columns, signed=signed, n_signals=n)._replace(y_ground=y.ground[:, None])
+    told, alone, new_ground = explain_away(log_p, weight, known, ground, all_pairs(3))
+    assert told.shape == (3, 1, N_AFTERTHOUGHTS)
+    _, positive, negative = log_p.exp().unbind(-1)
+    expected = Atoms((positive * weight)[:, 0], (negative * weight)[:, 0], ground[:, 0])
+    K = expected.matrix()
+    p = (positive + negative)[:, 0]
+    typical = ((p * weight[:, 0].log()).sum() / p.sum()).exp()
+    for e, (i, j) in enumerate(all_pairs(3).T):
+        for kind, sign in enumerate((1, -1) if signed else (1,)):
+            u = torch.zeros(3).double()
+            u[i], u[j] = 1, -sign
+            without = K - expected[kind][e] * torch.outer(u, u)
+            seen = u @ S @ u
+
+            def gain(d, without=without, u=u):
+                return log_likelihood(without + d * torch.outer(u, u), S, n) - log_likelihood(without, S, n)
+
+            r = u @ torch.linalg.inv(without) @ u
+            best = 1 / seen - 1 / r
+            row = told[e, 0, 4 * kind : 4 * kind + 4].double()
+            score = torch.sign(best) * (2 * gain(best)).sqrt()
+            by_hand = torch.stack([score, gain(weight[e, 0]), gain(typical)]).asinh()
+            torch.testing.assert_close(row[:3], by_hand, rtol=1e-4, atol=1e-5)
+            if best > 0:
+                assert alone[kind][e, 0].item() == pytest.approx(best.item(), rel=1e-5)
+                assert row[3].item() == pytest.approx((best / typical).log().clamp(-6, 6).item() / 3, rel=1e-4)
+            else:
+                assert alone[kind][e, 0] < 1e-11 and row[3] == -2
+    logit = (log_p[:, 0, 1:] - log_p[:, 0, :1]).clamp(-12, 12) / 3
+    torch.testing.assert_close(told[:, 0, 8:10], logit, check_dtype=False)
+    torch.testing.assert_close(told[:, 0, 10], (weight[:, 0] / typical).log() / 3, check_dtype=False)
+    if not signed:
+        assert not told[:, 0, 4:8].any()
+    updated = ground[:, 0] * torch.linalg.inv(K).diagonal() / y.ground
+    torch.testing.assert_close(new_ground[:, 0], updated, rtol=1e-4, atol=1e-5)
+
+
+def test_improbable_pairs_keep_nodes_connected():
+    """A graph of which nothing is thought to exist has finite resistances, also without ground and sums."""
+    log_p = torch.tensor([0.0, -30.0, -30.0]).expand(3, 1, 3)
+    one = torch.ones(3, 1)
+    known = known_of(one, one, one, one, one, signed=False)._replace(constant=torch.ones(1))
+    told, alone, ground = explain_away(log_p, one, known, 0 * one, all_pairs(3))
+    assert told.isfinite().all() and all(x.isfinite().all() for x in alone) and not ground.any()
+
+
+def test_looks_change_what_is_thought(model, draw):
+    """Every look is followed by a round, and the last estimate counts."""
+    found = model._estimates(*describe(draw.moments, 50.0, Kinds()), all_pairs(M))
+    assert len(found) == 3 and found[0][0].shape == (E, 6, 3) and found[0][1].shape == (E, 6)
+    assert all((a[0] != b[0]).any() for a, b in zip(found, found[1:]))
+    torch.testing.assert_close(model(draw.moments, 50.0).positive.float(), found[-1][0].exp()[..., 1].T)
+    torch.manual_seed(0)
+    plain = BroadL2G(3, width=16, n_looks=0)
+    assert len(plain._estimates(*describe(draw.moments, 50.0, Kinds()), all_pairs(M))) == 1
+    for n_looks in (-1, 3):
+        with pytest.raises(ValueError, match=f"n_looks={n_looks}"):
+            BroadL2G(3, n_looks=n_looks)
 
 
 def test_loss_by_hand(model, draw):
@@ -231,21 +324,27 @@ def test_loss_by_hand(model, draw):
     prepared = model.prepare(KindObservations(draw.moments, draw.n_signals, *flags))
     w = draw.w.clone()
     w[1] = 0  # an empty graph has no relative error, but entropy
-    estimate = model(draw.moments, draw.n_signals, signed=flags[0], self_loops=flags[1])
-    terms = []
-    for k in range(6):
-        up, down, size = (x[k] for x in estimate)
-        x = w[k].double()
-        squares = (up * size - x.clamp_min(0)) ** 2 + (down * size - (-x).clamp_min(0)) ** 2
-        error = (squares.sum() / x.square().sum() + 1e-5).log() if x.any() else 0.0
-        p = torch.where(x > 0, up, torch.where(x < 0, down, 1 - up - down))
-        terms.append(error - p.log().sum() / M)
-    torch.testing.assert_close(model.loss(prepared, w).double(), sum(terms) / 6, rtol=1e-4, atol=1e-4)
+    pairs, nodes = describe(draw.moments, draw.n_signals, Kinds(*flags))
+    *earlier, last = (
+        sum(graph_error(log_p[:, k], weight[:, k] / nodes[k, -1, 0], w[k]) for k in range(6)) / 6
+        for log_p, weight in model._estimates(pairs, nodes, all_pairs(M))
+    )
+    expected = last + EARLIER * sum(earlier)
+    torch.testing.assert_close(model.loss(prepared, w), expected, rtol=1e-4, atol=1e-4)
+
+
+def graph_error(log_p, weight, w):
+    """Log GMSE of one graph, 0 if it is empty, and cross-entropy per node."""
+    none, up, down = log_p.exp().unbind(-1)
+    squares = (up * weight - w.clamp_min(0)) ** 2 + (down * weight - (-w).clamp_min(0)) ** 2
+    error = (squares.sum() / w.square().sum() + 1e-5).log() if w.any() else 0.0
+    p = torch.where(w > 0, up, torch.where(w < 0, down, none))
+    return error - p.log().sum() / M
 
 
 def test_gradients_reach_every_parameter(draw):
     torch.manual_seed(0)
-    model = BroadL2G(2, width=8)
+    model = BroadL2G(3, width=8, n_looks=1)
     model.loss(model.prepare(Observations(draw.moments, 50.0)), draw.w).backward()
     assert all(p.grad.isfinite().all() and p.grad.any() for p in model.parameters())
 
@@ -266,7 +365,7 @@ def test_training_counts_pairs_not_graphs(draw):
             return 4
 
     sizes = []
-    model = Counting(1, width=4)
+    model = Counting(1, width=4, n_looks=0)
     schedule = training.Schedule(1, 1, 1e-3, 1.0, 6, 6, False, False, 0)
     observations = Observations(draw.moments, 50.0)
     training.step_seconds(model, lambda split, n, epoch: (observations, draw.w), schedule)
@@ -304,7 +403,7 @@ def test_bad_input_is_named(model, S, n, told):
 
 def test_estimates_have_names():
     assert Estimate._fields == ("positive", "negative", "weight")
-    assert (N_PAIR_FEATURES, N_PAIR_ROWS, N_NODE_ROWS) == (24, 29, 9)
+    assert (N_PAIR_FEATURES, N_PAIR_ROWS, N_NODE_ROWS) == (24, 30, 11)
 
 
 # --- moments without an inverse -------------------------------------------------------------------------------------

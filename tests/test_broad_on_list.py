@@ -39,7 +39,7 @@ def candidates(X):
 def network():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return BroadL2G(2, width=16)
+        return BroadL2G(3, width=16, n_looks=1)
 
 
 @pytest.mark.parametrize("signed", [True, False])

@@ -6,6 +6,7 @@
 const FASTEST = 1e3; // factor by which a weight may grow in one update
 const ZERO = 1e-9; // of the largest eigenvalue: what is smaller is zero
 const FILLED = 1e4; // of the largest eigenvalue
+const LEAST = 1e-3; // leverage of an improbable pair, times m: there is always a way from node to node
 
 // --- three kinds of atoms: differences (E,), sums (E,) and the ground (m,) -------------------------------------------
 
@@ -71,6 +72,16 @@ function approximateMle(S, m, pairs, { signed, selfLoops }, nUpdates, report) {
       }
     }
   }
+}
+
+// The resistances of all atoms of weights w; of a Laplacian, with the constant vector added.
+function resistances(w, m, pairs, isLaplacian) {
+  const diagonal = diagonalOfAtoms(w, m, pairs);
+  const common = isLaplacian ? mean(diagonal) / m : 0;
+  const K = toMatrix(diagonal.map((d) => d * (1 + 1e-10)), w.sum.map((b, e) => b - w.difference[e]), pairs);
+  const r = atomsOf(inverse(K.map((x) => x + common), m), m, pairs);
+  r.difference = r.difference.map((x) => Math.max(x, 0));
+  return r;
 }
 
 // Where a pair has both atoms, the lesser is as good as ground at its ends: K stays the same.
@@ -173,7 +184,7 @@ function describe(S, n, m, pairs, kinds, nUpdates, report) {
       8 * k,
     );
   }
-  return { x, nodes, w, y, s, count, unit };
+  return { x, nodes, w, y, s, nPair, count, unit };
 }
 
 // --- network ---------------------------------------------------------------------------------------------------------
@@ -256,12 +267,12 @@ function passMessages(round, h, atNodes, s, count, pairs) {
 }
 
 // Probabilities of a positive and of a negative edge, each (E,), from their logits (E, 2); no edge has the logit 0.
-function probabilities(logit, signed) {
+function probabilities(logit) {
   const positive = new Float64Array(logit.length / 2);
   const negative = new Float64Array(positive.length);
   for (let e = 0; e < positive.length; e++) {
     const a = logit[2 * e];
-    const b = signed ? logit[2 * e + 1] : -30;
+    const b = logit[2 * e + 1];
     const most = Math.max(0, a, b);
     const all = Math.exp(-most) + Math.exp(a - most) + Math.exp(b - most);
     positive[e] = Math.exp(a - most) / all;
@@ -270,14 +281,16 @@ function probabilities(logit, signed) {
   return { positive, negative };
 }
 
-// Weights (E,): the most likely ones, drawn towards their mean, in the scale of the data, and corrected.
-function weigh(layers, h, { positive, negative }, { w, y, nodes }) {
+// Weights (E,): the most likely ones, drawn towards their mean, in the scale of the data, and corrected. alone: those of a
+// pair's atoms if all others are as they are thought to be.
+function weigh(layers, h, { positive, negative }, { w, y, nodes }, alone) {
   const E = positive.length;
   const p = positive.map((x, e) => x + negative[e]);
-  const logarithm = p.map((x, e) => {
-    const share = positive[e] / Math.max(x, 1e-12);
-    return Math.log(Math.max(share * w.difference[e] + (1 - share) * w.sum[e], 1e-9));
-  });
+  const ofSign = (weights, e) => {
+    const share = positive[e] / Math.max(p[e], 1e-12);
+    return Math.log(Math.max(share * weights.difference[e] + (1 - share) * weights.sum[e], 1e-9));
+  };
+  const logarithm = p.map((_, e) => ofSign(w, e));
   const all = Math.max(total(p), 1e-6);
   const middle = total(p.map((x, e) => x * logarithm[e])) / all;
   const ratio = logarithm.map((x) => x - middle);
@@ -297,17 +310,49 @@ function weigh(layers, h, { positive, negative }, { w, y, nodes }) {
   };
   const common = [Math.log(spread) / 3, scale(logarithm)];
   const width = h.length / E;
-  const known = new Float64Array(E * (width + 4));
+  const known = new Float64Array(E * (width + 5));
   for (let e = 0; e < E; e++) {
-    const at = e * (width + 4);
+    const at = e * (width + 5);
     known.set(h.subarray(e * width, (e + 1) * width), at);
-    const told = [ratio[e] / 3, ratio[e] / (spread + 0.1) / 3, ...common];
+    const told = [ratio[e] / 3, ratio[e] / (spread + 0.1) / 3, ...common, (ofSign(alone, e) - middle) / 3];
     known.set(told.map((x) => clamp(x, -5, 5)), at + width);
   }
   const answer = perceptron(layers, known); // how strongly to draw, what to add, and whether to trust the common scale
   const drawn = ratio.map((x, e) => clamp(middle + x * sigmoid(3 - answer[3 * e]), -25, 25));
   const off = scale(drawn);
   return drawn.map((x, e) => Math.exp(x + sigmoid(answer[3 * e + 2]) * off + clamp(0.3 * answer[3 * e + 1], -3, 3)));
+}
+
+// What an estimate of all other pairs leaves unexplained of each pair: features told (E, 11), the likeliest weights of a
+// pair's two atoms given the others, and the ground after one update of the likelihood. See `explain_away` in broad.py.
+function explainAway(found, { y, nPair }, ground, m, pairs, kinds) {
+  const { positive, negative, logit, weight } = found;
+  const E = weight.length;
+  const p = positive.map((x, e) => x + negative[e]);
+  const typical = Math.exp(total(p.map((x, e) => x * Math.log(weight[e]))) / Math.max(total(p), 1e-6));
+  const expected = (share, seen) => share.map((x, e) => Math.max(x * weight[e], LEAST / (m * seen[e])));
+  const w = { difference: expected(positive, y.difference), sum: new Float64Array(E), ground };
+  if (kinds.signed) w.sum = expected(negative, y.sum);
+  const r = resistances(w, m, pairs, !kinds.signed && !kinds.selfLoops);
+  const ratio = (x) => clamp(Math.log(x / typical), -6, 6) / 3;
+  const told = new Float64Array(11 * E);
+  const alone = { difference: new Float64Array(E), sum: new Float64Array(E) };
+  for (let e = 0; e < E; e++) {
+    const n = nPair[e];
+    ["difference", "sum"].forEach((kind, k) => {
+      const seen = y[kind][e];
+      const without = r[kind][e] / (1 - Math.min(w[kind][e] * r[kind][e], 1 - 1e-6));
+      const q = clamp(Math.log(Math.max(without / seen, 1e-30)), -5, 30);
+      const best = Math.max(1 / seen - 1 / without, 1e-12);
+      const score = Math.sign(q) * Math.sqrt(n * Math.max(Math.exp(-q) - 1 + q, 0));
+      const gain = (d) => (n / 2) * (Math.log1p(d * without) - d * seen);
+      alone[kind][e] = best;
+      if (k === 1 && !kinds.signed) return;
+      told.set([...[score, gain(weight[e]), gain(typical)].map(Math.asinh), ratio(best)], 11 * e + 4 * k);
+    });
+    told.set([clamp(logit[2 * e], -12, 12) / 3, clamp(logit[2 * e + 1], -12, 12) / 3, ratio(weight[e])], 11 * e + 8);
+  }
+  return { told, alone, ground: ground.map((c, k) => c * Math.min(r.ground[k] / y.ground[k], FASTEST)) };
 }
 
 // {positive, negative, weight}, each (E,), from second moments S (m, m) of n signals, a number or (m, m).
@@ -319,11 +364,23 @@ function estimate(S, n, network, kinds, report = () => {}) {
   const known = describe(filled, n, m, pairs, kinds, network.nUpdates, (share) => report(0.4 * share));
   const atNodes = linear(network.nodes, known.nodes);
   const h = linear(network.embed, known.x);
+  let look = { alone: known.w, ground: known.w.ground };
+  const judge = () => {
+    const logit = perceptron(network.edge, h);
+    if (!kinds.signed) for (let e = 1; e < logit.length; e += 2) logit[e] = -30;
+    const found = { ...probabilities(logit), logit };
+    return { ...found, weight: weigh(network.size, h, found, known, look.alone) };
+  };
+  const nPlain = network.rounds.length - network.looks.length;
   network.rounds.forEach((round, k) => {
+    if (k >= nPlain) {
+      look = explainAway(judge(), known, look.ground, m, pairs, kinds);
+      const change = linear(network.looks[k - nPlain], look.told);
+      for (let c = 0; c < h.length; c++) h[c] += change[c];
+    }
     passMessages(round, h, atNodes, known.s, known.count, pairs);
     report(0.4 + (0.4 * (k + 1)) / network.rounds.length);
   });
-  const found = probabilities(perceptron(network.edge, h), kinds.signed);
-  const weight = weigh(network.size, h, found, known);
-  return { ...found, weight: weight.map((x) => x / known.unit) };
+  const { positive, negative, weight } = judge();
+  return { positive, negative, weight: weight.map((x) => x / known.unit) };
 }

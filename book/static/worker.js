@@ -19,6 +19,7 @@ function unpack({ nUpdates, parameters }) {
     path.reduce((inner, key) => (inner[key] ??= {}), made)[last] = Float64Array.from(values);
   }
   made.rounds = Object.values(made.rounds);
+  made.looks = Object.values(made.looks);
   return made;
 }
 

@@ -81,9 +81,8 @@ class Known(NamedTuple):
     y_sum: torch.Tensor
     s: torch.Tensor  # how much the pair stands out of the noise,
     n_signals: torch.Tensor  # and the samples behind it
-    ground: torch.Tensor  # the most likely ground of a node,
-    y_ground: torch.Tensor  # and its variance
-    left: torch.Tensor  # what the ground leaves of a node's leverage
+    y_ground: torch.Tensor  # the variance of a node,
+    left: torch.Tensor  # and what its most likely ground leaves of its leverage
     signed: torch.Tensor  # (B,) bool
     constant: torch.Tensor  # (B,) 1 where K lacks the constant vector, else 0
 
@@ -99,7 +98,7 @@ class BroadL2G(nn.Module):
 
     max_gradient = 1.0
 
-    def __init__(self, n_rounds=6, *, width=64, n_looks=2):
+    def __init__(self, n_rounds=5, *, width=64, n_looks=2):
         super().__init__()
         if not 0 <= n_looks < n_rounds:
             raise ValueError(f"n_looks={n_looks}: a number between 0 and n_rounds - 1 = {n_rounds - 1} is needed")
@@ -215,9 +214,8 @@ class BroadL2G(nn.Module):
         x, given = pairs.permute(2, 0, 1).split([N_PAIR_FEATURES, N_PAIR_ROWS - N_PAIR_FEATURES], -1)
         nodes = nodes.permute(2, 0, 1)
         signed, loops = (x[0, :, k] > 0 for k in (-2, -1))
-        at_nodes = nodes[..., N_NODE_FEATURES - 1 : -1].unbind(-1)
-        left, ground, y_ground = at_nodes
-        known = Known(*given.unbind(-1), ground, y_ground, left, signed, (~signed & ~loops).to(x))
+        left, ground, y_ground = nodes[..., N_NODE_FEATURES - 1 : -1].unbind(-1)
+        known = Known(*given.unbind(-1), y_ground, left, signed, (~signed & ~loops).to(x))
         at_nodes = self.nodes(nodes[..., :N_NODE_FEATURES])
         count = sum_at_nodes(known.s, edges, len(nodes))
         h = in_parts(self.embed, x)
@@ -288,9 +286,9 @@ def error_of(log_p, weight, w, n_nodes):
 def explain_away(log_p, weight, known, ground, edges, explain=resistances):
     """What an estimate of all other pairs leaves unexplained of each pair; log_p (E, B, 3) and weight (E, B).
 
-    Let K be made of the expected weights w. Without a pair its atom u has the resistance r = u'K^-1 u / (1 - w u'K^-1 u),
-    and with a weight d in place of w the log-likelihood of N signals is N/2 (log(1 + d r) - d y) above that without it,
-    most so for d = 1/y - 1/r.
+    Let K be made of the expected weights, w for an atom u. Without it, u has the resistance r = c / (1 - w c) where
+    c = u'K^-1 u, and with another weight d the log-likelihood of N signals is N/2 (log(1 + d r) - d y) above that
+    without it, most so for d = 1/y - 1/r.
 
     Returns
     -------

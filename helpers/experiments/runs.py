@@ -83,7 +83,7 @@ MIXED_SIGNALS = (10, 10_000)
 BROAD_NODES = (3, 200)  # of the family "broad", log-uniform
 STEPS_PER_EPOCH = 8  # of BroadL2G
 EXACT_SIGNALS = (10, 100)  # of the families in `posterior.LAWS`, log-uniform: so few that edges are in doubt
-EXACT_EPOCHS = {"exact4": 500, "exact5": 400, "exact10": 200, "exact20": 200}  # about five minutes each
+EXACT_EPOCHS = {"exact4": 500, "exact5": 400, "exact10": 150, "exact20": 120}  # about four minutes each
 ABLATIONS = {  # options of "mixed"
     "full model": (),
     "without likelihood": (("likelihood", False),),
@@ -336,9 +336,9 @@ def equivariant(family, n_nodes=20, options=()):
     )  # fmt: skip
 
 
-def broad(n_rounds=6, width=64, n_looks=2, epochs=2400):
+def broad(n_rounds=5, width=64, n_looks=2, epochs=2000):
     """BroadL2G on fresh graphs of the broad law; an epoch has graphs of one size. The plain one is GraphLearner's."""
-    told = "" if (n_rounds, width, n_looks) == (6, 64, 2) else f"-{n_rounds}x{width}-looks{n_looks}"
+    told = "" if (n_rounds, width, n_looks) == (5, 64, 2) else f"-{n_rounds}x{width}-looks{n_looks}"
     return Run(
         f"broad{told}", "broad", "broad", n_nodes=30, n_layers=n_rounds, n_train=1, n_val=48,
         epochs=epochs, batch_size=1, lr=2e-3, decay=round(0.01 ** (1 / epochs), 6), stream=True, keep_best=False,
