@@ -12,6 +12,7 @@ from helpers.beyond.atoms import (
     approximate_mle,
     atoms_certificate,
     atoms_mle,
+    resistances,
     white_signal,
 )
 from helpers.beyond.likelihood import laplacian_mle
@@ -225,3 +226,35 @@ def test_columns_that_come_twice_leave_a_white_signal(unit):
     usual = 2.0 * unit  # of all pairs but the copies
     by_hand = 7 / (1 / (1e-3 * usual) + 6 / usual) / (2 * 10) / (1 + (10 / 8) ** 2)
     assert white_signal(Atoms.of(S), torch.tensor(10.0)).item() == pytest.approx(by_hand)
+
+
+# --- resistances ----------------------------------------------------------------------------------------------------
+
+
+def test_resistances_are_those_of_the_inverse():
+    generator = torch.Generator().manual_seed(4)
+    w = Atoms(*(torch.rand(2, k, generator=generator).double() for k in (10, 10, 5)))
+    r = resistances(w)
+    for ours, theirs in zip(r, Atoms.of(torch.linalg.inv(w.matrix())), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(w.times(r).total(), torch.full((2,), 5.0).double())
+
+
+def test_resistances_of_a_laplacian():
+    """A path of three nodes: resistances are sums of 1 / w; sums and ground have whatever the constant vector has."""
+    w = Atoms(torch.tensor([[0.5, 0, 0.25]]).double(), torch.zeros(1, 3).double(), torch.zeros(1, 3).double())
+    r = resistances(w, torch.ones(1, 1))
+    assert r.difference[0].tolist() == pytest.approx([2, 6, 4], rel=1e-6)
+    both = Atoms(*(x.repeat(2, 1) for x in w))._replace(ground=torch.tensor([[0.0, 0, 0], [1, 1, 1]]).double())
+    mixed = resistances(both, torch.tensor([[1.0], [0.0]]))
+    torch.testing.assert_close(mixed.difference[:1], r.difference)
+    torch.testing.assert_close(mixed.ground[1], torch.linalg.inv(both.matrix()[1]).diagonal())
+
+
+def test_resistances_survive_weights_of_all_sizes():
+    w = Atoms(
+        torch.tensor([[1e9, 1e-6, 1.0]]).double(), torch.tensor([[1e-9, 0, 1e-9]]).double(), torch.zeros(1, 3).double()
+    )
+    r = resistances(w)
+    assert all(x.isfinite().all() and (x >= 0).all() for x in r)
+    assert r.difference[0, 0].item() == pytest.approx(1e-9, rel=1e-3)

@@ -14,7 +14,7 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from helpers import GraphLearner, metrics, paths
 from helpers.beyond.broad import BroadL2G
 from helpers.experiments import benchmarks as b
-from helpers.graphs import degrees, differences, laplacian, to_matrix, to_vector
+from helpers.graphs import differences, to_matrix, to_vector
 from helpers.real import networks
 from helpers.rivals.graphical_lasso import graphical_lasso
 
@@ -275,85 +275,19 @@ def test_seconds_are_those_of_the_quickest_call(monkeypatch):
     assert calls == list("aaabbb")
 
 
-# --- beyond the paper's law -----------------------------------------------------------------------------------------
-
-
-def test_precision_matrices_have_the_signed_weights():
-    w = torch.tensor([[1.0, -2, 0.5]]).double()
-    K = b.precision_matrix(w, ground=0.1)[0]
-    torch.testing.assert_close(to_vector(K), -w[0])
-    assert K.diagonal().tolist() == pytest.approx([3.1, 1.6, 2.6])
-    torch.testing.assert_close(b.precision_matrix(w.abs(), 0.0)[0], laplacian(w.abs())[0])
-
-
-def test_gaussian_signals_have_that_precision():
-    w = torch.tensor([[1.0, -2, 0.5, 1, 0, 1]]).double()
-    case = b.gaussian_case(w, 200_000, seed=0)
-    K = b.precision_matrix(w)[0]
-    torch.testing.assert_close(case.moments[0] @ K, torch.eye(4).double(), rtol=0, atol=0.05)
-    assert case.edges.tolist() == [[True, True, True, True, False, True]]
-
-
-def test_er_graphs_have_mean_degree_one_and_the_spread():
-    for spread in (0.0, 1.0):
-        w = b.er_graphs(20, spread, seed=0)
-        torch.testing.assert_close(degrees(w).mean(-1), torch.ones(20).double())
-        assert abs((w > 0).double().mean() - 0.1) < 0.01
-        logs = [row[row > 0].log() for row in w]
-        assert np.mean([x.std() for x in logs]) == pytest.approx(spread, abs=0.05)
-    assert torch.equal(w > 0, b.er_graphs(20, 0.0, seed=0) > 0)
-
-
-def test_errors_are_those_of_the_expected_weights(certain):
-    rows = pd.DataFrame(b.errors_on_the_papers_law(((20, 2),)))
-    assert rows.family.unique().tolist() == [f"{family}, 20 nodes" for family in ("BA", "ER", "SBM", "WS")]
-    assert rows.model.unique().tolist() == [*b.NETWORKS, b.MLE]
-    errors = rows.set_index(["model", "family"]).value
-    assert errors[b.LEARNER, "BA, 20 nodes"] > 10 > 0.1 > errors[b.MLE, "BA, 20 nodes"]
-
-
-def test_errors_by_spread_have_the_truth_of_their_spread(certain, monkeypatch):
-    monkeypatch.setattr(b, "laplacian_mle", lambda y, **options: torch.zeros_like(y))
-    rows = pd.DataFrame(b.errors_by_spread(n=2))
-    assert rows.family.unique().tolist() == ["log-sd 0", "log-sd 0.5", "log-sd 1", "log-sd 2"]
-    assert (rows[rows.model == b.MLE].value == 1).all()
-
-
-def test_all_pairs_of_white_noise_are_false(certain):
-    rows = pd.DataFrame(b.false_edges_in_white_noise(2, (5, 6), (10, 20)))
-    assert (rows.value == 1).all() and len(rows) == 8
-    certain.p = 0.5
-    assert (pd.DataFrame(b.false_edges_in_white_noise(2, (5,), (10,))).value == 0).all()
-
-
-def test_ranks_see_edges_of_either_sign(certain):
-    rows = pd.DataFrame(b.ranks_by_sign(n=2, shares=(0.0, 1.0))).set_index(["model", "family"]).value
-    for family in ("0% negative", "100% negative"):
-        assert rows[b.LEARNER, family] == pytest.approx(0.1, abs=0.02)  # ties: the share of edges
-        assert rows[b.LEDOIT_WOLF, family] > 0.8
-
-
-def test_the_heavy_edge_itself_does_not_count(certain):
-    rows = pd.DataFrame(b.graphs_beside_a_heavy_edge(n=2, numbers=(3000,))).set_index("model").value
-    w = b.er_graphs(2, seed=30)
-    k = (w > 0).sum(-1).double() - 1
-    assert rows[b.LEARNER] == pytest.approx((2 * k / (1224 + k)).mean().item(), abs=1e-5)
-    assert rows["Partial correlations"] > 0.8
-
-
-def test_calibration_on_the_broad_law_counts_all_families(certain):
-    certain.p = 0.95
-    rows = pd.DataFrame(b.calibration_on_the_broad_law(n=3, n_nodes=6)).query("model == @b.LEARNER")
-    sure = rows[rows.metric == "sure pairs"].set_index("family").value
-    by_number = sure.filter(like="N = ")
-    assert len(by_number) == 3 and by_number.sum() == 9 * 3 * 15 == sure.drop(by_number.index).sum()
-    share = rows[rows.metric == "true of the sure"].set_index("family").value
-    assert share["tree"] == pytest.approx(5 / 15)
-
-
 def test_rounding_below_zero_is_no_distance():
     S = torch.eye(4).double()[None]
     S[0, 0, 1] = S[0, 1, 0] = 1 + 1e-15
     assert differences(S).min() < 0
     probability, _ = b.estimate(b.MIXED, S, 10.0)
     assert probability.isfinite().all()
+
+
+def test_f1_in_hindsight_takes_one_threshold_for_all():
+    w = torch.tensor([[1.0, 1, 0, 0], [1, 0, 0, 0]])
+    score = torch.tensor([[0.9, 0.4, 0.3, 0.1], [0.8, 0.6, 0.2, 0.1]])
+    found = b.f1_in_hindsight(score, w)
+    # at 0.4: 1 and 2/3; at 0.8: 2/3 and 1; at 0.9 or 0.6 less
+    assert found.mean() == pytest.approx(5 / 6, abs=1e-6)
+    perfect = torch.tensor([[0.9, 0.7, 0.3, 0.1], [0.8, 0.6, 0.2, 0.1]])
+    assert b.f1_in_hindsight(perfect, w).tolist() == pytest.approx([1, 1])

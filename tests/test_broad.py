@@ -1,6 +1,7 @@
 """The broad network: symmetries, features by hand, weights by hand, loss by hand, and what it must never answer."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -309,7 +310,7 @@ def test_looks_change_what_is_thought(model, draw):
     """Every look is followed by a round, and the last estimate counts."""
     found = model._estimates(*describe(draw.moments, 50.0, Kinds()), all_pairs(M))
     assert len(found) == 3 and found[0][0].shape == (E, 6, 3) and found[0][1].shape == (E, 6)
-    assert all((a[0] != b[0]).any() for a, b in zip(found, found[1:]))
+    assert all((a[0] != b[0]).any() for a, b in pairwise(found))
     torch.testing.assert_close(model(draw.moments, 50.0).positive.float(), found[-1][0].exp()[..., 1].T)
     torch.manual_seed(0)
     plain = BroadL2G(3, width=16, n_looks=0)

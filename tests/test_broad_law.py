@@ -64,7 +64,10 @@ def test_weights_have_mean_degree_1_and_the_stated_spread():
     spread = np.array([np.log(w[w > 0]).std() for w in size])
     assert (np.abs(spread[paper] - 0.07) < 0.03).all()
     light = spread[~paper][size[~paper].sum((1, 2)) < M * 1.001]  # no heavy edges
-    assert light.max() > 1.5 and 0.25 < (light < 0.25).mean() < 0.6
+    assert 1.5 < light.max() < 2.3
+    # 40 % have a spread up to 0.2; of the others, 2 u^1.5, a quarter is below 0.25 and half below 0.71
+    assert 0.45 < (light < 0.25).mean() < 0.65
+    assert 0.62 < (light < 0.71).mean() < 0.78
     assert not negative[paper].any() and (negative == (W < 0).any((1, 2))).all()
     assert 0.4 < negative[~paper].mean() < 0.7
     heavy = size[~paper].sum((1, 2)) > M * 1.001
@@ -85,9 +88,28 @@ def test_the_ground_is_the_papers_or_unequal():
     assert (np.median(c[-50:], 1) > 0.2).all()  # nothing but ground: any size would do
 
 
+def test_some_diagonals_are_lesser_but_positive_definite():
+    rng = np.random.default_rng(0)
+    W, _ = broad_law._weights(rng, adjacency("ER", 600), np.zeros(600, bool))
+    c = np.ones((600, M))
+    plain = np.arange(600) < 200
+    K = broad_law._precision(np.random.default_rng(1), W, c, plain)
+    off = 1 - np.eye(M)
+    np.testing.assert_array_equal(K * off, -W)
+    left = np.einsum("nii->ni", K) / (np.abs(W).sum(2) + c)
+    np.testing.assert_allclose(left, left[:, :1].repeat(M, 1))  # one factor for all nodes of a graph
+    lesser = left[:, 0] < 1 - 1e-12
+    assert not lesser[plain].any() and abs(lesser[~plain].mean() - LAW["undominated"]) < 0.05
+    assert (np.linalg.eigvalsh(K)[:, 0] > 0).all()
+    undominated = (np.einsum("nii->ni", K) < np.abs(W).sum(2)).any(1)
+    assert undominated.any() and not undominated[~lesser].any()
+
+
 def test_moments_are_those_of_the_law():
     K = np.broadcast_to(2 * np.eye(4) - 0.5 * np.ones((4, 4)) + 0.5 * np.eye(4), (3000, 4, 4)).copy()
-    S, n, clean = broad_law._moments(np.random.default_rng(1), K, np.ones(3000, bool))
+    S, counts, clean = broad_law._moments(np.random.default_rng(1), K, np.ones(3000, bool))
+    n = counts[:, 0, 0]
+    assert (counts == n[:, None, None]).all()
     assert clean.all() and (n == n.astype(int)).all()
     assert n.min() == 5 and 9000 < n.max() <= 10_000
     many = n > 300
@@ -101,13 +123,44 @@ def test_moments_are_those_of_the_law():
 
 def test_noise_tails_and_overstated_numbers():
     K = np.broadcast_to(np.eye(5), (4000, 5, 5)).copy()
-    S, n, clean = broad_law._moments(np.random.default_rng(1), K, np.zeros(4000, bool))
+    S, counts, clean = broad_law._moments(np.random.default_rng(1), K, np.zeros(4000, bool))
+    n = counts.max((1, 2))
     assert abs((~clean).mean() - LAW["noise"]) < 0.03
-    size = np.einsum("nii->n", S) / 5
+    variances = np.einsum("nii->ni", S)
     several = n > 200
-    assert size[several & ~clean].mean() == pytest.approx(1.15, abs=0.03)
-    assert size[several & clean].mean() == pytest.approx(1.0, abs=0.02)
+    # half of 0.5 on average, times the mean of a lognormal
+    noise = variances[several & ~clean].mean() - 1
+    assert noise == pytest.approx(0.25 * np.exp(0.125), abs=0.03)
+    assert variances[several & clean].mean() == pytest.approx(1.0, abs=0.02)
+    many = n > 3000  # unequal noise
+    assert variances[many & ~clean].std(1).mean() > 3 * variances[many & clean].std(1).mean()
     assert 0.05 < (n != n.astype(int)).mean() < 0.12 and n.max() > 10_000
+
+
+def test_gaps_are_counted_pair_by_pair():
+    K = np.broadcast_to(np.eye(5), (3000, 5, 5)).copy()
+    S, counts, _ = broad_law._moments(np.random.default_rng(2), K, np.arange(3000) < 1000)
+    own = np.einsum("nii->ni", counts)
+    gaps = (own != own[:, :1]).any(1)
+    assert not gaps[:1000].any()
+    few = counts.max((1, 2)) <= 2 * broad_law.MOST_ROWS  # numbers may be overstated
+    assert abs(gaps[1000:][few[1000:]].mean() - LAW["gaps"]) < 0.03
+    assert not gaps[~few].any()
+    assert (counts[gaps] <= own[gaps][:, :, None]).all() and (counts >= 1).all()
+    assert (np.linalg.eigvalsh(S) > -1e-9).all()
+    several = gaps & (counts.min((1, 2)) > 100)
+    assert np.einsum("nii->ni", S[several]).mean() == pytest.approx(1.0, abs=0.1)
+
+
+def test_missing_values_are_anywhere_or_at_the_beginning():
+    kinds = set()
+    for seed in range(40):
+        missing = broad_law._missing(np.random.default_rng(seed), 200, 6)
+        assert (missing.mean(0) <= 0.52).all() and ((~missing).sum(0) >= 3).all()
+        if missing.sum() > 60:
+            first = [column[: int(column.sum())].mean() for column in missing.T if column.sum() > 10]
+            kinds.add("beginning" if np.mean(first) > 0.9 else "anywhere")
+    assert kinds == {"beginning", "anywhere"}
 
 
 def test_draws_are_consistent():
@@ -118,7 +171,8 @@ def test_draws_are_consistent():
     assert not torch.equal(draw.moments, other.moments)
     assert draw.moments.shape == (300, M, M) and draw.moments.dtype == torch.float64
     assert draw.w.shape == (300, M * (M - 1) // 2) and draw.w.dtype == torch.float32
-    assert len(draw.n_signals) == len(draw.signed) == len(draw.self_loops) == len(draw.family) == 300
+    assert draw.n_signals.shape == (300, M, M) and draw.n_signals.dtype == torch.float64
+    assert len(draw.signed) == len(draw.self_loops) == len(draw.family) == 300
     empty = torch.tensor([name == "empty" for name in draw.family])
     assert not draw.w[empty].any() and empty.any()
     assert draw.self_loops[empty].all()  # without a ground, white noise is the complete graph
@@ -133,7 +187,8 @@ def test_targets_follow_the_units_of_the_columns():
     """The off-diagonal of the inverse of very many samples' moments is minus the target, whatever the scaling."""
     law = dict(LAW)
     try:
-        LAW.update(n_signals=(3e6, 4e6), noise=0, tails=0, overstated=0, unsigned=0, heavy=0, paper=0, ground=(0.1, 1))
+        LAW.update(n_signals=(3e6, 4e6), noise=0, tails=0, gaps=0, overstated=0, unsigned=0, heavy=0, paper=0)
+        LAW.update(ground=(0.1, 1), undominated=0.5)
         draw = sample_broad(40, 6, seed=1, families=["ER", "dense"])
     finally:
         LAW.clear()

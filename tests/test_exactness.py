@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from helpers import paths
+from helpers import metrics, paths
 from helpers.beyond.broad import Estimate
 from helpers.beyond.posterior import LAWS, Law
 from helpers.experiments import exactness
@@ -120,3 +120,39 @@ def test_every_law_has_its_run():
     for law in LAWS:
         run = RUNS[f"broad-{law}"]
         assert (run.family, run.n_nodes, run.model) == (law, LAWS[law].n_nodes, "broad")
+
+
+# --- the least error of weights -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def few_nodes(tmp_path, monkeypatch):
+    """Two spreads, 20 nodes and short chains."""
+    monkeypatch.setattr(exactness.stress, "N_NODES", 20)
+    monkeypatch.setattr(exactness.stress, "SPREADS", (0.0, 0.5))
+    monkeypatch.setattr(exactness, "WEIGHT_SWEEPS", 400)
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
+    compute = exactness.compute_weights
+    monkeypatch.setattr(exactness, "compute_weights", lambda: compute(3))
+
+
+def test_errors_of_the_posterior_mean_are_stored_and_compared(few_nodes):
+    file = paths.RESULTS / "exact_weights.csv"
+    assert not exactness.compare_weights() and not file.exists()
+    assert not exactness.compare_weights(write=True)
+    assert exactness.compare_weights()
+    stored = pd.read_csv(file)
+    assert stored.columns.tolist() == ["spread", "graph", "gmse", "chance"] and len(stored) == 6
+    assert (stored.chance < 0.2 * stored.gmse).mean() > 0.5
+    rows = pd.DataFrame(exactness.weight_rows()).set_index("family").value
+    assert rows["log-sd 0.5"] == pytest.approx(stored[stored.spread == 0.5].gmse.mean())
+    stored.gmse *= 1.2
+    stored.to_csv(file, index=False)
+    assert not exactness.compare_weights()
+
+
+def test_the_posterior_mean_is_better_than_maximum_likelihood(few_nodes):
+    found = exactness.compute_weights()
+    for spread, rows in found.groupby("spread"):
+        w, case = exactness.stress.spread_case(3, spread)
+        assert rows.gmse.mean() < metrics.gmse(exactness.stress.likely_weights(case), w).mean()

@@ -13,6 +13,7 @@ from helpers.beyond.posterior import (
     draw_state,
     enumerate_supports,
     find_modes,
+    mean_weights,
     run_chains,
     sample_law,
     walk,
@@ -241,3 +242,22 @@ def test_bad_input_is_named():
         run_chains(PATH, np.full((3, 3), np.nan), 10, n_sweeps=1000, seed=0)
     with pytest.raises(ValueError, match="n_sweeps=20: 2 chains of 125 sweeps"):
         run_chains(PATH, np.eye(3), 10, n_sweeps=20, seed=0)
+
+
+def test_mean_weights_are_those_of_all_supports():
+    """Three nodes: the mean over supports of the importance-sampled means of their weights."""
+    law = Law(3, sigma2=0.2)
+    observations, _ = sample_law(law, 1, 30, seed=3)
+    S = observations.moments[0].numpy()
+    target = Target(law, S, 30.0, all_supports(law))
+    theta = np.random.default_rng(0).standard_normal((1, 200_000, 4))
+    draws = np.repeat(theta, len(target.signs), 0)
+    values = target(draws) + (draws**2).sum(-1) / 2  # draws are from the prior of theta
+    mass = np.exp(values - values.max())
+    expected = (target.weights(draws) * mass[..., None]).sum((0, 1)) / mass.sum()
+    found = mean_weights(law, S, 30.0, np.ones(3), n_sweeps=20_000, seed=1)
+    assert found.shape == (2, 3)
+    np.testing.assert_allclose(found.mean(0), expected, rtol=0.05, atol=0.02)
+    np.testing.assert_allclose(found[0], found[1], rtol=0.1, atol=0.03)
+    again = mean_weights(law, S, 30.0, np.ones(3), n_sweeps=20_000, seed=1)
+    np.testing.assert_array_equal(found, again)

@@ -314,6 +314,27 @@ def run_chains(law, moments, n_signals, *, n_sweeps, n_chains=4, n_batches=25, s
     return Posterior(*mean, error, {"r_hat": float(r_hat), "effective": float(effective)})
 
 
+def mean_weights(law, moments, n_signals, start, *, n_sweeps, stride=4, seed):
+    """The posterior means of positive weights, an absent edge counting as 0, by each of two chains: (2, E).
+
+    No estimate has less expected squared error under the law. Many edges of nearly equal weights hardly change their
+    unit together, so that the chains start from weights `start` (E,) of the right size: those above a tenth and above a
+    third of their mean. They take n_sweeps / 4 sweeps before they count.
+    """
+    S = _check_moments(law, moments)
+    total = np.zeros((2, law.n_pairs))
+    for mean, part, child in zip(total, (0.1, 1 / 3), np.random.SeedSequence(seed).spawn(2)):
+        rng = np.random.default_rng(child)
+        present = start > part * start[start > 0].mean()
+        logs = np.log(np.maximum(start, start[present].min()))
+        state = State(present.astype(np.int64), logs, logs[present].mean(keepdims=True))
+        walk(law, S, n_signals, state, n_sweeps // 4, 1, rng)
+        for _ in range(n_sweeps // stride):
+            walk(law, S, n_signals, state, stride, 1, rng)
+            mean += state.signs * np.exp(state.x) / (n_sweeps // stride)
+    return total
+
+
 class State(NamedTuple):
     """Where a chain is: signs of the pairs (E,), log-weights of all atoms (U,), of which those of absent ones mean
     nothing, and the logarithm of the unit (1,). The chain changes them in place."""

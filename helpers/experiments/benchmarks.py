@@ -8,7 +8,6 @@ else (a test compares the two).
 import time
 import warnings
 from functools import cache, partial
-from itertools import pairwise
 from typing import NamedTuple
 
 import networkx as nx
@@ -21,15 +20,13 @@ from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
 from .. import metrics, paths, solvers
-from ..beyond import broad_law
 from ..beyond.equivariant import EquivariantL2G
-from ..beyond.likelihood import laplacian_mle
 from ..beyond.moments import effective_share
-from ..graphs import degrees, differences, laplacian, sample_graphs, spawn, to_matrix, to_vector
+from ..graphs import degrees, differences, laplacian, spawn, to_vector
 from ..real import datasets, networks
 from ..rivals import graphical_lasso
 from ..rivals.partial_correlations import correlation_graph, correlations, partial_graph, shrink
-from ..signals import Observations, bartlett
+from ..signals import Observations
 from . import methods, tables
 from .runs import load_or_train
 
@@ -38,7 +35,6 @@ NETWORKS = {"GraphLearner": "broad", 'GraphLearner (prior="mixed")': "equivarian
 LEARNER, MIXED = NETWORKS
 LASSO = "Graphical lasso (cross-validation)"
 LEDOIT_WOLF = "Partial correlations (Ledoit-Wolf)"
-MLE = "Laplacian maximum likelihood"
 LIKELY = 0.5  # a pair as probable as this is an edge of the graph that is returned
 SURE = 0.9  # and one that is more probable than this should be an edge nine times out of ten
 PENALTIES = np.geomspace(0.02, 0.6, 8)  # of the graphical lasso on correlations, for the extended BIC
@@ -227,7 +223,10 @@ def answers(case):
 
 
 def rows(table, family, case, **more):
-    """Tidy rows of every method: AUPRC, AUROC, F1 and share of wrong pairs of the returned graph; calibration."""
+    """Tidy rows of every method: AUPRC, AUROC, F1 and share of wrong pairs of the returned graph; calibration.
+
+    Also the F1 that its order of the pairs would allow, see `f1_in_hindsight`.
+    """
     w = case.edges.double()
     given = answers(case)
     row = tables.mean_row if len(w) > 1 else tables.single_row
@@ -237,6 +236,7 @@ def rows(table, family, case, **more):
             "AUPRC": metrics.average_precision(answer.score, w),
             "AUROC": metrics.auc(answer.score, w),
             "F1": metrics.f1(answer.graph.double(), w, LIKELY),
+            "F1 in hindsight": f1_in_hindsight(answer.score, w),
             "wrong pairs": (answer.graph != case.edges).double().mean(-1),
         }
         found += [row(table, family, metric, model, value, **more) for metric, value in values.items()]
@@ -245,6 +245,13 @@ def rows(table, family, case, **more):
             found += [tables.single_row(table, family, metric, model, v, **more) for metric, v in numbers.items()]
     gain = metrics.average_precision(given[LEARNER].score, w) - metrics.average_precision(given[LEDOIT_WOLF].score, w)
     return [*found, row(table, family, "AUPRC gain", f"{LEARNER} - {LEDOIT_WOLF}", gain, **more)]
+
+
+def f1_in_hindsight(score, w, n_thresholds=200):
+    """F1 (n,) with the one threshold for all data sets that suits them best, which nobody knows beforehand."""
+    thresholds = torch.unique(score.flatten().double().quantile(torch.linspace(0, 1, n_thresholds).double()))
+    found = torch.stack([metrics.f1((score >= threshold).double(), w, LIKELY) for threshold in thresholds])
+    return found[found.mean(-1).argmax()]
 
 
 def calibration_numbers(probability, edges):
@@ -300,133 +307,4 @@ def seconds(calls, n_calls=2):
             call()
             taken.append(time.process_time() - start)
         found[name] = min(taken)
-    return found
-
-
-# --- beyond the paper's law -----------------------------------------------------------------------------------------
-
-N_NODES, N_SIGNALS = 50, 500  # of the ER graphs below
-SPREADS = (0.0, 0.5, 1.0, 2.0)  # standard deviations of log-weights
-HEAVY = 1000.0  # times as heavy as the others
-NUMBERS = (5, 50, 500, 20_000)  # between which numbers of samples are taken together
-
-
-def precision_matrix(w, ground=1e-4):
-    """Signed weights (n, E) -> diag(degrees of |w| + ground) - W, (n, m, m): diagonally dominant."""
-    diagonal = degrees(w.abs()) + ground
-    return torch.diag_embed(diagonal) - to_matrix(w)
-
-
-def gaussian_case(w, n_signals, *, seed):
-    """Case of Gaussian signals whose precision matrix has the signed weights w (n, E)."""
-    C = torch.linalg.cholesky(precision_matrix(w))
-    F = torch.linalg.solve_triangular(C.mT, torch.eye(C.shape[-1], dtype=C.dtype).expand_as(C), upper=True).mT.numpy()
-    m = F.shape[-1]
-    return case_of_signals(lambda k, rng: rng.standard_normal((n_signals, m)) @ F[k], w != 0, seed=seed)
-
-
-def er_graphs(n, spread=0.1, *, seed):
-    """ER graphs (n, E) of mean degree 1 with lognormal weights; `spread` is the standard deviation of their log."""
-    present = sample_graphs("ER", n, N_NODES, seed=seed, weighted=False, dtype=torch.float64, p=0.1)
-    z = torch.from_numpy(np.random.default_rng(seed + 1).standard_normal(present.shape))
-    w = present * (spread * z).exp()
-    return w * N_NODES / (2 * w.sum(-1, keepdim=True))
-
-
-def errors_on_the_papers_law(sizes=((20, 64), (100, 8))):
-    """GMSE of the expected weights on the paper's law: all families at 20 nodes, BA at 100; sizes are (m, n_graphs)."""
-    found = []
-    for m, n in sizes:
-        for family in ("BA", "ER", "SBM", "WS") if m == 20 else ("BA",):
-            observations, w = methods.test_set(family, n, shuffle=True, n_nodes=m)
-            weights = {model: estimate(model, observations.moments, observations.n_signals)[1] for model in NETWORKS}
-            weights[MLE] = laplacian_mle(observations)
-            name = f"{family}, {m} nodes"
-            found += [
-                tables.mean_row("paper's law", name, "gmse", model, metrics.gmse(v, w)) for model, v in weights.items()
-            ]
-    return found
-
-
-def errors_by_spread(n=16):
-    """GMSE of the expected weights, by the spread of the true ones."""
-    found = []
-    for spread in SPREADS:
-        w = er_graphs(n, spread, seed=10)
-        case = gaussian_case(w, N_SIGNALS, seed=11)
-        weights = {model: estimate(model, case.moments, case.n_signals)[1] for model in NETWORKS}
-        weights[MLE] = laplacian_mle(differences(case.moments), sigma2=1e-4, tol=1e-6)
-        found += [
-            tables.mean_row("weights", f"log-sd {spread:g}", "gmse", model, metrics.gmse(v, w))
-            for model, v in weights.items()
-        ]
-    return found
-
-
-def false_edges_in_white_noise(n=16, sizes=(20, 50, 100), numbers=(100, 1000, 10_000)):
-    """Share of pairs with p > 0.5 where no pair is joined."""
-    found = []
-    for m in sizes:
-        for n_signals in numbers:
-            A = torch.from_numpy(bartlett(np.random.default_rng((m, n_signals)), n, m, n_signals))
-            S = A @ A.mT / n_signals
-            for model in NETWORKS:
-                share = (estimate(model, S, n_signals)[0] > LIKELY).double().mean(-1)
-                found.append(tables.mean_row("white noise", f"{m} nodes", "false edges", model, share, x=n_signals))
-    return found
-
-
-def ranks_by_sign(n=64, shares=(0.0, 0.2, 0.5)):
-    """AUPRC, by the share of negative edges."""
-    found = []
-    w = er_graphs(n, seed=20)
-    coin = torch.from_numpy(np.random.default_rng(21).random(w.shape))
-    for share in shares:
-        signed = torch.where(coin < share, -w, w)
-        case = gaussian_case(signed, N_SIGNALS, seed=22)
-        scores = {model: learner(model, case).score for model in NETWORKS}
-        scores[LEDOIT_WOLF], _ = partial_graph(shrink(case.moments, case.shrinkage), case.n_signals)
-        found += [
-            tables.mean_row("signs", f"{share:.0%} negative", "AUPRC", model, metrics.average_precision(v, w))
-            for model, v in scores.items()
-        ]
-    return found
-
-
-def graphs_beside_a_heavy_edge(n=64, numbers=(500, 1000, 3000)):
-    """F1 of all other pairs where one edge is 1,000 times as heavy."""
-    w = er_graphs(n, seed=30)
-    heavy = torch.zeros_like(w, dtype=torch.bool).scatter(1, w.argmax(1, keepdim=True), True)
-    found = []
-    for n_signals in numbers:
-        case = gaussian_case(torch.where(heavy, HEAVY * w, w), n_signals, seed=31)
-        graphs = {model: learner(model, case).graph for model in NETWORKS}
-        graphs[LEDOIT_WOLF] = partial_graph(shrink(case.moments, case.shrinkage), case.n_signals)[1]
-        graphs["Partial correlations"] = partial_graph(case.moments, case.n_signals)[1]
-        for model, graph in graphs.items():
-            value = metrics.f1((graph & ~heavy).double(), torch.where(heavy, 0, w), LIKELY)
-            found.append(tables.mean_row("heavy edge", f"N = {n_signals}", "F1", model, value))
-    return found
-
-
-def calibration_on_the_broad_law(n=64, n_nodes=30):
-    """The share of sure pairs that are edges, on graphs of the law that the network learned from: per family, per N."""
-    families = [family for family in broad_law.FAMILIES if family != "empty"]
-    draws = [
-        broad_law.sample_broad(n, n_nodes, seed=seed, families=[family])
-        for family, seed in zip(families, spawn(40, len(families)))
-    ]
-    n_signals, w = (torch.cat([getattr(draw, field) for draw in draws]) for field in ("n_signals", "w"))
-    found = []
-    for model in NETWORKS:
-        probability = [
-            estimate(model, d.moments, d.n_signals, signed=d.signed, self_loops=d.self_loops)[0] for d in draws
-        ]
-        parts = {family: (p, draw.w != 0) for family, p, draw in zip(families, probability, draws)}
-        for low, high in pairwise(NUMBERS):
-            chosen = (n_signals >= low) & (n_signals < high)
-            parts[f"N = {low:,} to {high:,}"] = torch.cat(probability)[chosen], w[chosen] != 0
-        for name, (p, edges) in parts.items():
-            numbers = calibration_numbers(p, edges)
-            found += [tables.single_row("broad law", name, metric, model, v) for metric, v in numbers.items()]
     return found

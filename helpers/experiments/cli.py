@@ -147,14 +147,17 @@ def _tell_what_differs(differ, written):
 
 def compare_exact(args):
     from ..beyond.posterior import LAWS
-    from .exactness import NAME, compare
+    from .exactness import WEIGHTS, compare, compare_weights
 
-    unknown = [law for law in args.laws if law not in LAWS]
+    possible = [*LAWS, WEIGHTS]
+    unknown = [law for law in args.laws if law not in possible]
     if unknown:
-        raise ValueError(f"law={unknown[0]!r}: choose among {', '.join(LAWS)}")
-    chosen = args.laws or list(LAWS)
-    differ = compare(chosen, write=args.write)
-    print(f"{len(chosen) - len(differ)} of {len(chosen)} laws in {NAME}.csv agree with what was computed")
+        raise ValueError(f"law={unknown[0]!r}: choose among {', '.join(possible)}")
+    chosen = args.laws or possible
+    differ = compare([law for law in chosen if law in LAWS], write=args.write)
+    if WEIGHTS in chosen and not compare_weights(write=args.write):
+        differ.append(WEIGHTS)
+    print(f"{len(chosen) - len(differ)} of {len(chosen)} exact results agree with what was computed")
     return _tell_what_differs(differ, args.write)
 
 

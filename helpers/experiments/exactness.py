@@ -2,15 +2,18 @@
 
 The exact ones take minutes, so they are shipped: data/results/exact_posteriors.csv has those of every pair of the test
 graphs, with their Monte-Carlo errors. Graphs of 4 and 5 nodes are enumerated, and the chain runs on the first of them
-as well, where it must come to the same; on 10 and 20 nodes there is the chain alone. `l2g exact` computes them again.
+as well, where it must come to the same; on 10 and 20 nodes there is the chain alone. On 50 nodes the chain tells how
+small the error of weights can be, in data/results/exact_weights.csv. `l2g exact` computes them again.
 """
 
 import numpy as np
 import pandas as pd
+import torch
+from joblib import Parallel, delayed
 
-from .. import paths
-from ..beyond.posterior import LAWS, enumerate_supports, run_chains
-from . import tables
+from .. import metrics, paths
+from ..beyond.posterior import LAWS, Law, enumerate_supports, mean_weights, run_chains
+from . import stress, tables
 from .runs import RUNS, sample
 
 NAME = "exact_posteriors"
@@ -29,6 +32,12 @@ KINDS = ["positive", "negative"]
 DIGITS = 5  # decimals that are stored
 LEAST_ERROR = 5e-4  # of a probability near 0 or 1, where a chain of finite length may never have seen the other case
 FAR = 5.0  # standard errors by which another computation may differ
+
+WEIGHTS = "exact_weights"
+TOLD = "Posterior mean (told the law)"
+WEIGHT_SWEEPS = 2000  # of each of two chains
+LEAST_SPREAD = 0.05  # stands in for weights that are all equal
+OTHERWISE = 0.05  # share by which the mean error of another computation may differ
 
 
 # --- the exact probabilities ---------------------------------------------------------------------------------------
@@ -97,6 +106,57 @@ def scores(a, b):
     """How many standard errors two computations are apart: (rows, 2), positive and negative edges."""
     variance = sum(frame[[f"error_{kind}" for kind in KINDS]].to_numpy() ** 2 for frame in (a, b))
     return (a[KINDS].to_numpy() - b[KINDS].to_numpy()) / np.sqrt(variance + LEAST_ERROR**2)
+
+
+# --- the least error of weights ------------------------------------------------------------------------------------
+
+
+def compute_weights(n_graphs=stress.N_SPREAD, n_jobs=1):
+    """GMSE of the exact posterior mean on the graphs of `stress.errors_by_spread`: a row per spread and graph.
+
+    The law is told how dense the graphs are and how much their weights differ, but not the unit of the weights.
+    """
+    jobs = []
+    for spread in stress.SPREADS:
+        w, case = stress.spread_case(n_graphs, spread)
+        start = stress.likely_weights(case).numpy()
+        law = Law(stress.N_NODES, a=100.0, b=900.0, spread=max(spread, LEAST_SPREAD))
+        jobs += [(spread, k, law, w[k], case.moments[k].numpy(), start[k]) for k in range(n_graphs)]
+    return pd.DataFrame(Parallel(n_jobs)(delayed(_least_error)(*job) for job in jobs))
+
+
+def _least_error(spread, graph, law, w, moments, start):
+    seed = graph, round(10 * spread)
+    found = mean_weights(law, moments, stress.N_SIGNALS, start, n_sweeps=WEIGHT_SWEEPS, seed=seed)
+    chains = torch.from_numpy(found)
+    mean = chains.mean(0)
+    chance = (chains - mean).square().sum() / 2 / w.square().sum()  # what the chains' finite length adds
+    return {"spread": spread, "graph": graph, "gmse": metrics.gmse(mean, w).item(), "chance": chance.item()}
+
+
+def compare_weights(*, write=False):
+    """Whether the shipped errors are those computed here, on average over graphs; `write` replaces them."""
+    path = paths.RESULTS / f"{WEIGHTS}.csv"
+    here = compute_weights()
+    if path.exists():
+        there = pd.read_csv(path).groupby("spread").gmse.mean()
+        if np.allclose(there, here.groupby("spread").gmse.mean(), rtol=OTHERWISE, atol=0):
+            return True
+    if write:
+        paths.write_atomically(path, here.round(6).to_csv(index=False).encode())
+    return False
+
+
+def weight_rows():
+    """Rows of the shipped errors beside those of `stress.errors_by_spread`."""
+    stored = pd.read_csv(paths.RESULTS / f"{WEIGHTS}.csv")
+    return [
+        tables.mean_row("weights", f"log-sd {spread:g}", "gmse", TOLD, rows.gmse.to_numpy())
+        for spread, rows in stored.groupby("spread")
+    ]
+
+
+# --- a network's probabilities -------------------------------------------------------------------------------------
 
 
 def exact_probabilities(law):
