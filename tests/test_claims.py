@@ -587,6 +587,10 @@ BARS = [
         "netsim-best", "13_networks", ">", of_rows(max, model=lambda name: not name.startswith("GraphLearner")),
         metric="F1", model=LEARNER, family=NETSIM,
     ),
+    single(
+        "netsim-hindsight", "13_networks", ">=", of_rows(max, model=lambda name: not name.startswith("GraphLearner")),
+        metric="F1 in hindsight", model=LEARNER, family=NETSIM,
+    ),
     single("netsim-rank", "13_networks", ">", lambda frame, row: row.ci, metric="AUPRC gain", family=NETSIM),
     single("netsim-sure", "13_networks", ">=", 0.95, metric="true of the sure", model=LEARNER, family=NETSIM),
     single(
@@ -605,9 +609,26 @@ BARS = [
         model=LEARNER,
     ),
     single("spread-likelihood", "13_targets", "<", like(model=MLE), table="weights", model=LEARNER),
+    single(
+        "spread-target", "13_targets", "<=",
+        lambda frame, row: {"0": 0.35, "0.5": 0.8, "1": 0.85, "2": 0.6}[row.family.split()[-1]]
+        * like(model=MLE)(frame, row),
+        table="weights", model=LEARNER,
+    ),
+    single(
+        "spread-limit", "13_targets", "<=", like(1.1, model="Posterior mean (told the law)"), table="weights",
+        model=LEARNER,
+    ),
     single("white-noise", "13_targets", "<=", 1e-3, table="white noise", model=LEARNER),
     single("negative-edges", "13_targets", ">", apart(1, model=LEDOIT_WOLF), table="signs", model=LEARNER),
-    single("heavy-edge", "13_targets", ">=", 0.9, table="heavy edge", model=LEARNER),
+    single("heavy-edge", "13_targets", ">=", 0.9, table="heavy edge", metric="F1", model=LEARNER),
+    single("heavy-edge-away", "13_targets", ">=", 0.95, metric="F1 away from it", model=LEARNER),
+    single("gaps-sure", "13_targets", ">=", 0.9, table="gaps", metric="true of the sure", model=LEARNER),
+    single("series-sure", "13_targets", ">=", 0.9, table="series", metric="true of the sure", model=LEARNER),
+    single(
+        "size-pays", "13_targets", "<", of_rows(min, family=lambda name: name.startswith("broad-")), table="sizes",
+        metric=["log-loss", "log GMSE"], family="broad",
+    ),
     single(
         "broad-sure", "13_targets", ">=", 0.9, table="broad law", metric="true of the sure", model=LEARNER
     ),

@@ -4,6 +4,7 @@ A row is a frame with the columns value and ci, one line per family or other cas
 """
 
 from . import benchmarks, measure
+from .exactness import TOLD as TOLD
 from .judging import FACTOR, PERCENT, across, agrees, below, nearer, share_below, under
 
 UNTUNED = "PDS (alpha=beta=1)"
@@ -331,6 +332,21 @@ def best_graph(t):
     """Whether the graph of GraphLearner has a higher F1 than that of every rival, per simulation."""
     f1 = t.grid("13_networks", metric="F1")[list(NETSIM_F1)].drop(index=benchmarks.MIXED)
     return f1.loc[LEARNER] > f1.drop(index=LEARNER).max()
+
+
+def best_order(t):
+    """Whether GraphLearner's order of the pairs allows an F1 as high as that of every rival, per simulation."""
+    f1 = t.grid("13_networks", metric="F1 in hindsight")[list(NETSIM_F1)].drop(index=benchmarks.MIXED)
+    return f1.loc[LEARNER] >= f1.drop(index=LEARNER).max()
+
+
+SHARES_OF_MLE = {"log-sd 0": 0.35, "log-sd 0.5": 0.8, "log-sd 1": 0.85, "log-sd 2": 0.6}  # targets of our own
+
+
+def sizes(t):
+    """Whether the largest network is the best one, per measure."""
+    found = t.grid("13_targets", table="sizes", index="family", columns="metric")[["log-loss", "log GMSE"]]
+    return found.loc["broad"] < found.drop(index="broad").min()
 
 
 def wrong_pairs(t, n_signals):
