@@ -260,7 +260,7 @@ def test_a_look_by_hand(signed):
     ground = torch.rand(3, 1).double() + 0.5
     columns = (y.difference[:, None], y.sum[:, None], ground)
     known = known_of(weight, weight, *columns, signed=signed, n_signals=n)._replace(y_ground=y.ground[:, None])
-    told, alone, new_ground = explain_away(log_p, weight, known, ground, all_pairs(3))
+    told, alone, new_ground = explain_away(log_p, weight, known, ground)
     assert told.shape == (3, 1, N_AFTERTHOUGHTS)
     _, positive, negative = log_p.exp().unbind(-1)
     expected = Atoms((positive * weight)[:, 0], (negative * weight)[:, 0], ground[:, 0])
@@ -302,7 +302,7 @@ def test_improbable_pairs_keep_nodes_connected():
     log_p = torch.tensor([0.0, -30.0, -30.0]).expand(3, 1, 3)
     one = torch.ones(3, 1)
     known = known_of(one, one, one, one, one, signed=False)._replace(constant=torch.ones(1))
-    told, alone, ground = explain_away(log_p, one, known, 0 * one, all_pairs(3))
+    told, alone, ground = explain_away(log_p, one, known, 0 * one)
     assert told.isfinite().all() and all(x.isfinite().all() for x in alone) and not ground.any()
 
 

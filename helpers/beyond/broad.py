@@ -224,7 +224,7 @@ class BroadL2G(nn.Module):
         for k, message_round in enumerate(self.rounds, len(self.looks) - len(self.rounds)):
             if k >= 0:
                 found.append(self._judge(h, known, alone))
-                told, alone, ground = explain_away(*found[-1], known, ground, edges, explain)
+                told, alone, ground = explain_away(*found[-1], known, ground, explain)
                 h = h + in_parts(self.looks[k], told)
             h = message_round(h, at_nodes, known.s, count, edges)
         return [*found, self._judge(h, known, alone)]
@@ -283,7 +283,7 @@ def error_of(log_p, weight, w, n_nodes):
 
 
 @torch.no_grad()
-def explain_away(log_p, weight, known, ground, edges, explain=resistances):
+def explain_away(log_p, weight, known, ground, explain=resistances):
     """What an estimate of all other pairs leaves unexplained of each pair; log_p (E, B, 3) and weight (E, B).
 
     Let K be made of the expected weights, w for an atom u. Without it, u has the resistance r = c / (1 - w c) where
