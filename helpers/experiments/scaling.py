@@ -1,4 +1,4 @@
-"""Experiments of notebook 12 on large graphs: synthetic signals, transfer of Unrolling, probabilities, label spreading."""
+"""Experiments of notebook 12 on large graphs: signals, transfer of Unrolling, probabilities, label spreading."""
 
 import numpy as np
 import torch
