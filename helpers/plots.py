@@ -7,6 +7,7 @@ import networkx as nx
 import numpy as np
 import seaborn as sns
 import torch
+from matplotlib.lines import Line2D
 
 from . import paths
 from .engine.pictures import looks_alike
@@ -35,7 +36,8 @@ COLOURS = {  # one colour per method, in every figure
     "k-NN": "#8c8c8c",
     "learned": "#d1495b",
 }
-POSITIVE, NEGATIVE = "#444444", "#c0392b"  # edges
+POSITIVE, NEGATIVE = "#2f5f9e", "#c2410c"  # edges: blue and orange, as in the viewer, differ for colour-blind eyes, too
+NODE = "#222222"  # the colour of neither kind of edge
 DPI = 160  # of the files
 
 
@@ -127,7 +129,9 @@ def heatmaps(graphs, *, vmax=None, boundaries=(), width=2.6, captions=None, mark
 
 
 def network(graph, *, axis=None, positions=None, labels=None, seed=0):
-    """A `networkx.Graph`: width is weight, negative ones are red, and an edge is the fainter the less probable it is.
+    """A `networkx.Graph`: width is weight, and an edge is the fainter the less probable it is.
+
+    Positive edges are blue, negative ones orange and dashed; a legend says so if there are negative ones.
 
     positions : {node: (x, y)}; None puts connected nodes close to each other, starting from `seed`
     labels : write the nodes' names; None does for up to 50 nodes
@@ -142,8 +146,13 @@ def network(graph, *, axis=None, positions=None, labels=None, seed=0):
         probabilities = [data.get("probability", 1.0) for data in edges]
         widths = 0.5 + 2.5 * weights / weights.max()
         colours = np.where(signed < 0, NEGATIVE, POSITIVE).tolist()
-        nx.draw_networkx_edges(graph, positions, ax=axis, width=widths, alpha=probabilities, edge_color=colours)
-    nx.draw_networkx_nodes(graph, positions, ax=axis, node_size=35, node_color=COLOURS["L2G"], edgecolors="white")
+        looks = {"edge_color": colours, "style": np.where(signed < 0, "--", "-").tolist()}
+        nx.draw_networkx_edges(graph, positions, ax=axis, width=widths, alpha=probabilities, **looks)
+        if (signed < 0).any():
+            kinds = (("positive weight", POSITIVE, "-"), ("negative weight", NEGATIVE, "--"))
+            handles = [Line2D([], [], color=colour, ls=dashes, label=text) for text, colour, dashes in kinds]
+            axis.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0), ncols=2)
+    nx.draw_networkx_nodes(graph, positions, ax=axis, node_size=35, node_color=NODE, edgecolors="white")
     if len(graph) <= 50 if labels is None else labels:
         for node, place in positions.items():
             axis.annotate(node, place, (0, 5), textcoords="offset points", ha="center", fontsize=8)

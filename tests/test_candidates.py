@@ -121,6 +121,67 @@ def test_duplicate_nodes_are_neighbours_at_distance_zero(monkeypatch):
     assert torch.bincount(edges.flatten(), minlength=200).min() >= 3
 
 
+def whole_numbers(m=300, n=12, seed=0):
+    """Signals of few values, so that many distances are equal: (n, m)."""
+    return np.random.default_rng(seed).poisson(0.8, size=(n, m)).astype(float)
+
+
+def nearest_in_order(X, k):
+    """Brute force in whole numbers: each node with its k nearest and, of equally near ones, with those that follow."""
+    m = X.shape[1]
+    squares = ((X.T[:, None] - X.T) ** 2).sum(2).astype(int)
+    np.fill_diagonal(squares, squares.max() + 1)
+    after = (np.arange(m) - np.arange(m)[:, None]) % m
+    near = np.argsort(squares * m + after, 1)[:, :k]
+    pairs = {(min(i, j), max(i, j)) for i, row in enumerate(near.tolist()) for j in row}
+    return torch.tensor(sorted(pairs)).T
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("k", [1, 7, 298])
+def test_ties_go_to_the_nodes_that_follow(k, dtype, monkeypatch):
+    monkeypatch.setattr(candidates, "DIFFERENCES_AT_ONCE", 5000)  # 16 nodes at once
+    X = whole_numbers()
+    assert torch.equal(candidates.candidate_edges(X.astype(dtype), k)[0], nearest_in_order(X, k))
+
+
+def test_rounding_does_not_decide_between_ties():
+    """Signals in another order, or turned as one, are the same points, whose products round otherwise."""
+    X = whole_numbers()
+    Q = np.linalg.qr(np.random.default_rng(1).standard_normal((12, 12)))[0]
+    levels = 1000 * np.arange(12)[:, None]
+    edges, _ = candidates.candidate_edges(X, 7)
+    signed, _ = candidates.signed_candidate_edges(X, 6)
+    for same in (X[::-1], Q @ X, X + levels, X / 3):
+        assert torch.equal(candidates.candidate_edges(same, 7)[0], edges)
+    for same in (X[::-1], Q @ X, X / 3):
+        assert torch.equal(candidates.signed_candidate_edges(same, 6)[0], signed)
+    turned = np.roll(X, 40, axis=1)  # the nodes: no one is preferred, not even the first
+    keys = ((edges + 40) % 300).sort(0).values
+    assert torch.equal(candidates.candidate_edges(turned, 7)[0], keys[:, (keys[0] * 300 + keys[1]).argsort()])
+
+
+def test_copies_of_one_node_are_spread_evenly():
+    X = np.hstack([np.ones((5, 60)), signals(40, 5)])
+    edges, _ = candidates.candidate_edges(X, 4)
+    copies = edges[:, edges[1] < 60]
+    assert (torch.bincount(copies.flatten(), minlength=60) == 8).all(), "four that follow, four that come before"
+
+
+def test_only_nodes_with_a_tie_are_looked_at_once_more(monkeypatch):
+    seen = []
+    plain = candidates._nearest_in_order
+    monkeypatch.setattr(candidates, "_nearest_in_order", lambda *x: seen.extend(x[2]) or plain(*x))
+    X = signals(200)
+    expected = nearest(X, 6)
+    assert torch.equal(candidates.candidate_edges(X, 6)[0], expected) and not seen
+    assert torch.equal(candidates.candidate_edges(X.astype(np.float32), 6)[0], expected) and len(seen) < 3
+    far = 1e2 * np.sign(np.arange(200) - 99.5)  # two clusters: distances within them are small beside the points
+    del seen[:]
+    candidates.candidate_edges(X + far, 6)
+    assert not seen
+
+
 def test_a_node_that_does_not_find_itself_loses_the_farthest(monkeypatch):
     near = np.array([[1, 2, 3], [1, 0, 2], [2, 1, 0], [3, 2, 1]])  # node 0 has three copies that came first
     monkeypatch.setattr(candidates, "_search", lambda points, k, *_: near)

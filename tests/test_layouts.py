@@ -1,8 +1,12 @@
+import numpy as np
 import pytest
 import torch
 
+from helpers.engine import layouts
 from helpers.engine.layouts import CandidateEdges, CompleteGraph, advance, sum_nodes
 from helpers.graphs import all_pairs, degrees, degrees_adjoint, to_matrix
+from helpers.signals import pair_distances
+from helpers.solvers import exact
 
 
 def test_layouts_agree_on_everything():
@@ -55,6 +59,20 @@ def test_newton_direction_on_a_long_path(lam):
     x = layout.newton_direction(R, lam, gradient, torch.tensor([1e-10]))
     left = layout.degrees(layout.adjoint(x)) / 2 + x / lam**2 + gradient
     assert left.abs().max() < 1e-7
+
+
+def test_exact_steps_are_fewer_where_some_values_are_very_large(monkeypatch):
+    """Why few nodes have a sparse factor, although conjugate gradients are faster on smooth data."""
+    rng = np.random.default_rng(0)
+    X = np.cumsum(rng.standard_normal((32, 300)), axis=1)
+    X[:, rng.choice(300, 15)] *= 50
+    edges = torch.stack([torch.arange(300).repeat(6), (torch.arange(300) + torch.arange(1, 7)[:, None]).flatten()])
+    edges = edges[:, edges[1] < 300]
+    n_steps = {}
+    for limit in (300, 299):
+        monkeypatch.setattr(layouts, "DIRECT_NODES", limit)
+        n_steps[limit] = len(exact(pair_distances(X, edges), tol=1e-6, path=True, edges=edges, n_nodes=300))
+    assert 3 * n_steps[300] < n_steps[299]
 
 
 def test_only_the_graphs_that_are_left_advance():

@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_rgb
 from PIL import Image
 
 from helpers import paths, plots
@@ -160,7 +161,7 @@ def drawn_network():
     graph = nx.Graph()
     graph.add_edge("a", "b", weight=2.0, probability=0.9)
     graph.add_edge("b", "c", weight=0.5, probability=0.3)
-    graph.add_edge("c", "d", weight=1.0)
+    graph.add_edge("c", "d", weight=-1.0)
     graph.add_node("e")
     return plots.network(graph)
 
@@ -211,6 +212,28 @@ def test_networks_take_an_axis_positions_and_labels():
     assert len(plots.network(graph, positions=positions, labels=True).axes[0].texts) == 51
     assert len(plots.network(nx.empty_graph(50)).axes[0].texts) == 50
     assert not plots.network(nx.empty_graph(3), labels=False).axes[0].texts
+
+
+def test_signs_and_nodes_can_be_told_apart_by_colour_by_lightness_and_without_colour():
+    """Red and green are one colour to many readers: signs differ in the blue channel, and in their dashes."""
+    figure = drawn_network()
+    edges, nodes = figure.axes[0].collections
+    positive, faint, negative = edges.get_edgecolor()
+    assert positive[:3].tolist() == faint[:3].tolist() == list(to_rgb(plots.POSITIVE))
+    assert negative[:3].tolist() == list(to_rgb(plots.NEGATIVE))
+    assert abs(positive[2] - negative[2]) > 0.4
+    assert max(nodes.get_facecolor()[0, :3]) < 0.2 < min(max(positive[:3]), max(negative[:3])) - 0.2
+    dashes = [dash for _, dash in edges.get_linestyle()]
+    assert dashes[0] is dashes[1] is None and dashes[2]
+
+
+def test_a_network_has_a_legend_where_weights_are_negative():
+    legend = drawn_network().axes[0].get_legend()
+    assert [text.get_text() for text in legend.texts] == ["positive weight", "negative weight"]
+    assert [line.get_color() for line in legend.get_lines()] == [plots.POSITIVE, plots.NEGATIVE]
+    graph = nx.Graph()
+    graph.add_edge("a", "b", weight=1.0)
+    assert plots.network(graph).axes[0].get_legend() is None
 
 
 def test_layouts_repeat_and_follow_the_seed():

@@ -1,4 +1,4 @@
-"""Experiments on large graphs: the signals, the transfer of Unrolling, label spreading."""
+"""Experiments on large graphs: the signals, the transfer of Unrolling, probabilities, label spreading."""
 
 import numpy as np
 import pytest
@@ -55,6 +55,17 @@ def test_transfer_errors_are_those_of_the_graphs_they_name(errors):
     assert errors["PDS (candidates)"][1] == pytest.approx(metrics.gmse(w_hat, truth).item())  # all of it is found
     smaller = methods.at_nodes(100, "WS")["Unrolling (ours, m=20, smaller steps)"](distances(X))
     assert errors["Unrolling (smaller steps)"][1] == pytest.approx(metrics.gmse(smaller, w).item(), rel=1e-3)
+
+
+def test_order_and_size_of_probabilities():
+    w = torch.tensor([1.0, 0, 0, 1, 1, 1])  # (0, 1), (1, 2), (1, 3), (2, 3)
+    P = adjacency([0.95, 0.9, 0.2], torch.tensor([[0, 0, 2], [1, 2, 3]]), 4)
+    found = scaling.order_and_size(P, w)
+    assert found["recall"] == 0.5
+    assert found["auc"] == 0.5, "0.95 is before 0.9, which is no edge, and 0.2 behind it"
+    assert found["ece"] == pytest.approx((2 * abs(0.925 - 0.5) + 0.8) / 3)
+    assert found["sure"] == pytest.approx(0.925)
+    assert found["true"] == 0.5
 
 
 def test_at_home_nothing_is_lost():

@@ -10,6 +10,7 @@ import math
 import numpy as np
 import torch
 from scipy.sparse import coo_array
+from sklearn.metrics import euclidean_distances
 from sklearn.neighbors import NearestNeighbors
 
 from ..graphs import all_pairs
@@ -37,6 +38,11 @@ def candidate_edges(X, n_candidates, *, seed=0, n_jobs=1):
 
     Identical nodes are neighbours at y = 0, which is no problem for the solvers; more than `n_candidates` copies of one
     node see only each other.
+
+    Ties are common where signals are whole numbers. Of several nodes that are equally far from node i, if not all of
+    them can be its candidates, those that follow it come first: i + 1, i + 2 and so on, and after the last node the
+    first. So the list does not depend on rounding, which differs between processors, and no node is preferred by all.
+    Above 10,000 nodes the order among ties is that of faiss, which cannot be chosen.
     """
     points = _points(X)
     _check_candidates(n_candidates, len(points))
@@ -50,8 +56,8 @@ def signed_candidate_edges(Z, n_candidates, *, seed=0, n_jobs=1):
 
     A column at |x_i + x_j| is the mirror image of one at |x_i - x_j|: both are found among the columns of [Z, -Z],
     which are divided by their root mean squares for the first search. A node with many neighbours varies little and is
-    correlated with none of them much: the second search finds it. Z (n, m) -> edges (2, E), y (E,), as of
-    `candidate_edges`.
+    correlated with none of them much: the second search finds it. Z (n, m) -> edges (2, E), y (E,), and the order
+    among ties, as of `candidate_edges`.
     """
     Z = _check_signals(Z)
     m = Z.shape[1]
@@ -123,8 +129,7 @@ def _search(points, k, seed, n_jobs, queries=None):
     queries = points if queries is None else queries
     m = len(queries)
     if m <= EXACT_SEARCH:
-        search = NearestNeighbors(n_neighbors=k + 1, algorithm="brute", n_jobs=n_jobs).fit(points)
-        return search.kneighbors(queries, return_distance=False)
+        return _search_exactly(points, queries, k, n_jobs)
     try:
         import faiss  # an extra: only needed for so many nodes
     except ImportError:
@@ -139,6 +144,49 @@ def _search(points, k, seed, n_jobs, queries=None):
     index.train(points)
     index.add(points)
     return index.search(queries.astype(np.float32, copy=False), k + 1)[1]
+
+
+def _search_exactly(points, queries, k, n_jobs):
+    """`_search` through all distances; ties are broken as `candidate_edges` says.
+
+    The library's search, which is fast, breaks ties by the last digits of its products. So it looks for one neighbour
+    more, which shows the nodes that have a tie at the end of their list, and only these are looked at once more.
+    """
+    n_neighbours = min(k + 2, len(points))
+    search = NearestNeighbors(n_neighbors=n_neighbours, algorithm="brute", n_jobs=n_jobs).fit(points)
+    distance, near = search.kneighbors(queries)
+    if n_neighbours == k + 1:  # all points
+        return near
+    last, next_one = distance[:, k:].T ** 2
+    tied = np.flatnonzero(next_one - last <= 2 * _rounding(queries, last))
+    near = near[:, : k + 1]
+    at_once = max(1, DIFFERENCES_AT_ONCE // len(points))
+    for start in range(0, len(tied), at_once):
+        rows = tied[start : start + at_once]
+        near[rows] = _nearest_in_order(points, queries[rows], rows, len(queries), k)
+    return near
+
+
+def _nearest_in_order(points, queries, rows, m, k):
+    """The k + 1 points nearest to `queries` (r, n), which are the nodes `rows` of m; of those as far as the last, the
+    ones that follow it: (r, k + 1)."""
+    squares = euclidean_distances(*(x.astype(np.float64, copy=False) for x in (queries, points)), squared=True)
+    last = np.partition(squares, k, 1)[:, k]
+    margin = _rounding(queries, last)
+    rank = (np.arange(len(points)) - rows[:, None]) % m
+    rank[squares > (last + margin)[:, None]] = m
+    rank[squares < (last - margin)[:, None]] = -1
+    return np.argpartition(rank, k, 1)[:, : k + 1]
+
+
+def _rounding(queries, squares):
+    """By how much squared distances of about `squares` (q,) from `queries` (q, n) may be wrong, a bound: (q,).
+
+    They are |a|^2 - 2ab + |b|^2, computed in double precision, and the points themselves were rounded to their own.
+    """
+    own = np.einsum("qn,qn->q", queries, queries, dtype=np.float64)
+    of_points = 4 * np.finfo(queries.dtype).eps * (np.sqrt(own * squares) + squares)
+    return 1e-12 * (own + squares) + of_points
 
 
 def adjacency(w, edges, n_nodes):

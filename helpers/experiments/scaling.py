@@ -1,12 +1,14 @@
-"""Experiments of notebook 12 on large graphs: synthetic signals, transfer of Unrolling, label spreading."""
+"""Experiments of notebook 12 on large graphs: signals, transfer of Unrolling, probabilities, label spreading."""
 
 import numpy as np
+import torch
 from scipy.sparse import diags_array, eye_array
 from scipy.sparse.linalg import splu
 
 from ..beyond.candidates import adjacency, candidate_edges
 from ..beyond.transfer import smaller_steps, unroll
 from ..graphs import all_pairs, sample_graphs, spawn
+from ..metrics import auc, calibration_error
 from ..signals import distances, sample_signals
 from ..solvers import exact
 from .methods import tune
@@ -62,6 +64,27 @@ def transfer_errors(run, n_nodes, n_graphs, *, n_candidates=15, seed=0):
 def relative_error(W_hat, W):
     """GMSE ||w_hat - w||^2 / ||w||^2 of sparse symmetric matrices."""
     return (W_hat - W).power(2).sum() / W.power(2).sum()
+
+
+def order_and_size(P, w):
+    """What edge probabilities on a list are worth, sparse (m, m), where the graph w (E,) is known: a dictionary.
+
+    "recall" is the share of true edges that are candidates. The rest is about candidates only: "auc" tells whether the
+    order of their probabilities is right and "ece", see `metrics.calibration_error`, whether their size is; "sure" and
+    "true" are the mean probability of those with at least 0.9 and the share of them that are edges.
+    """
+    P = P.tocoo()
+    upper = P.row < P.col
+    p = torch.from_numpy(P.data[upper])
+    truth = torch.from_numpy(adjacency(w, all_pairs(P.shape[0]), P.shape[0])[P.row[upper], P.col[upper]])
+    sure = p >= 0.9
+    return {
+        "recall": ((truth > 0).sum() / (w > 0).sum()).item(),
+        "auc": auc(p, truth).item(),
+        "ece": calibration_error(p, truth),
+        "sure": p[sure].mean().item(),
+        "true": (truth[sure] > 0).double().mean().item(),
+    }
 
 
 def label_spreading(W, labels, n_labels, *, n_draws=20, seed=0, alpha=0.99):
