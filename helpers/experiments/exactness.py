@@ -151,7 +151,7 @@ def weight_rows():
     """Rows of the shipped errors beside those of `stress.errors_by_spread`."""
     stored = pd.read_csv(paths.RESULTS / f"{WEIGHTS}.csv")
     return [
-        tables.mean_row("weights", f"log-sd {spread:g}", "gmse", TOLD, rows.gmse.to_numpy())
+        tables.mean_row("weights", f"log-sd {spread:g}", "gmse", TOLD, np.array(rows.gmse))
         for spread, rows in stored.groupby("spread")
     ]
 
