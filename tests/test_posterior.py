@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from helpers.beyond import posterior
 from helpers.beyond.posterior import (
     LAWS,
     Law,
@@ -195,6 +196,24 @@ def test_chains_without_signals_have_the_prior():
     found = run_chains(few, np.eye(3), 0, n_sweeps=5000, seed=3)
     assert (np.abs(found.positive - law_of_k @ k / law_of_k.sum() / 3) < 4 * found.error[0]).all()
     assert not found.negative.any()
+
+
+@pytest.mark.parametrize("law", [Law(4), Law(4, signed=True)], ids=["differences", "signed"])
+def test_chains_start_far_apart_and_forget_it(law, monkeypatch):
+    walks = []
+
+    def watch(law, moments, n_signals, state, n_sweeps, n_batches, rng):
+        walks.append((state.signs.tolist(), n_sweeps, n_batches))
+        return np.zeros((n_batches, 2, law.n_pairs))
+
+    monkeypatch.setattr(posterior, "walk", watch)
+    run_chains(law, np.eye(4), 10, n_sweeps=1000, seed=0)
+    from_prior = [
+        draw_state(law, np.random.default_rng(child)).signs.tolist() for child in np.random.SeedSequence(0).spawn(4)
+    ]
+    starts = [[0 if law.signed else 1, 0, 0, 0, 0, 0], [1] * 6, *from_prior[2:]]
+    assert [signs for signs, _, _ in walks[::2]] == starts
+    assert [how for _, *how in walks] == 4 * [[200, 1], [1000, 25]]
 
 
 def test_standard_errors_are_those_of_repeated_chains():
