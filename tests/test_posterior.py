@@ -123,6 +123,26 @@ def test_enumeration_is_the_quadrature(law, n_signals):
     assert np.abs(found.negative - exact[1]).max() < 0.004
 
 
+def test_integrals_that_make_nine_tenths_of_the_variance_are_drawn_for_again(monkeypatch):
+    """Seven equal integrals, hence p = 4/7 for every pair. The error of a graph that lacks a pair counts 16 parts,
+    (4/7)^2, that of the full graph 9, (3/7)^2: of 105 parts six times 16 are more than nine tenths, five times not."""
+    rounds = []
+
+    def equal(target, mode, curvature, n_draws, rng):
+        rounds.append((n_draws, target.signs.tolist()))
+        return np.zeros(len(mode)), np.ones(len(mode))
+
+    monkeypatch.setattr(posterior, "integrate", equal)
+    found = enumerate_supports(PATH, np.eye(3), 10, tolerance=0.02, seed=0)
+    supports = all_supports(PATH).tolist()
+    assert rounds[0] == (64, supports)
+    n_draws, again = rounds[1]
+    assert n_draws == 256
+    assert sorted(again) == [signs for signs in supports if signs != [1, 1, 1]]
+    assert found.positive == pytest.approx(4 / 7)
+    assert found.diagnostics == {"supports": 7, "effective": 0.5}
+
+
 def test_modes_are_modes_and_curvature_is_minus_the_hessian():
     S, _ = first(SIGNED, 40, 2)
     target = Target(SIGNED, S, 40.0, all_supports(SIGNED))
