@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize, sparse
 
+from helpers.beyond import completion
 from helpers.beyond.completion import (
     complete,
     complete_on_list,
@@ -77,6 +78,16 @@ def test_the_gap_is_a_bound_of_what_is_missing():
         assert missing <= completion_gap(K, S, W) < 2.5 * missing
     assert completion_gap(best.precision, S, W) < 1e-9
     assert completion_gap(3 * best.precision, S, W) == np.inf, "too far away for a bound"
+
+
+def test_a_matrix_that_is_nearly_singular_takes_few_steps(monkeypatch):
+    """From a start near the border of the cone there are about 20; from the identity 200 are not enough."""
+    X, W, _ = draw(60, 200, ground=1e-6, negative=0)
+    steps = []
+    take = completion._newton_step
+    monkeypatch.setattr(completion, "_newton_step", lambda *given: steps.append(1) or take(*given))
+    assert complete(moments(X), W).gap < 1e-9
+    assert len(steps) < 50
 
 
 def test_units_of_the_columns_do_not_matter():

@@ -100,6 +100,24 @@ def test_laplacians_of_several_components_are_solved():
     assert np.isfinite(X).all() and (X[40] == 0).all()
 
 
+def test_nodes_without_edges_have_their_ground_alone():
+    ground = np.array([1.0, 2, 4, 0.5])
+    U = np.random.default_rng(0).normal(size=(4, BLOCK))
+    X = DominantSystem(np.empty((2, 0), np.int64), np.empty(0), ground).solve(U, tol=1e-9)
+    np.testing.assert_allclose(X, U / ground[:, None])
+
+
+def test_a_factor_that_needs_more_room_than_expected_is_whole():
+    edges = random_list(300, 1500, 0)
+    w = np.random.default_rng(1).uniform(0.1, 1, edges.shape[1])
+    ground = np.full(300, 0.01)
+    system = DominantSystem(edges, w, ground)
+    assert len(system._factor[2]) > 2 * len(w) + 300
+    U = np.random.default_rng(2).normal(size=(300, BLOCK))
+    X = system.solve(U, tol=1e-10)
+    np.testing.assert_allclose(X, np.linalg.solve(matrix(edges, w, ground), U), atol=1e-6)
+
+
 def test_a_grid_takes_few_iterations_and_a_small_factor(monkeypatch):
     side = 60
     number = np.arange(side**2).reshape(side, side)

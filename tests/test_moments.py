@@ -12,6 +12,7 @@ from helpers.beyond.moments import (
     autocorrelations,
     bring_to_one_size,
     check_moments,
+    check_scale,
     clip_eigenvalues,
     column_variances,
     drop_empty_rows,
@@ -53,6 +54,26 @@ def test_location_and_scale_leave_gaps_out(robust):
     full, full_scale = location_and_scale(Z + 5, NAMES, centre=True, standardise=True, robust=robust)
     np.testing.assert_allclose(location, full, atol=0.5 * Z.std(0).max())
     np.testing.assert_allclose(scale, full_scale, rtol=0.2)
+
+
+@pytest.mark.parametrize("robust", [False, True])
+def test_a_scale_is_found_in_any_unit(robust):
+    """1e-200 squared would be zero, and the column constant."""
+    c = np.array([1e-200, 1e-120, 1, 1e3, 1e-7, 1])
+    how = {"centre": False, "standardise": True, "robust": robust}
+    scale = location_and_scale(Z, NAMES, **how)[1]
+    np.testing.assert_allclose(location_and_scale(Z * c, NAMES, **how)[1], scale * c)
+
+
+def test_the_first_five_bad_columns_are_named():
+    names = np.array(list("abcdefg"))
+    few = r"\['b', 'c', 'd', 'e', 'f'\]: drop"
+    with pytest.raises(ValueError, match="constant columns, " + few):
+        check_scale(np.array([1.0, 0, 0, 0, 0, 0, 0]), names)
+    gaps = np.full((4, 7), np.nan)
+    gaps[:, 0] = 1
+    with pytest.raises(ValueError, match="fewer than 3 values, " + few):
+        drop_empty_rows(gaps, names)
 
 
 def test_rows_without_values_are_dropped_and_columns_with_few_are_named():
@@ -174,6 +195,9 @@ def test_clipping_gives_the_nearest_matrix_with_its_diagonal():
     assert fixed[0, 1] == pytest.approx(0.5) and fixed[0, 2] == pytest.approx(-0.5)
     good = np.corrcoef(Z.T)
     assert clip_eigenvalues(good)[0] is good
+    for m in (2, 50):  # copies of one column: all eigenvalues but one are 0, and some of them below it by rounding
+        copies = np.ones((m, m))
+        assert clip_eigenvalues(copies)[0] is copies
     c = np.array([1e-50, 1, 1e50])
     np.testing.assert_allclose(repair(R * np.outer(c, c))[0], fixed * np.outer(c, c))
     assert repair(np.diag([1.0, 0, 2]))[1] == 0
@@ -295,6 +319,14 @@ def test_opposite_or_few_rows_are_never_worth_more_than_there_are():
     for n in (2, 3, 4, 5):
         assert 1 / n <= effective_share(rng.standard_normal((n, 3))) <= 1
     assert effective_share(np.ones((5, 3))) == 1
+
+
+def test_lags_beyond_the_time_to_forget_do_not_count():
+    """A series that comes again after 2,000 rows, where its autocorrelation is 1/2."""
+    X = series(0.5)
+    again = np.vstack([X, X])
+    np.testing.assert_allclose(autocorrelations(again)[1999], 0.5, atol=0.1)
+    assert effective_share(again) == pytest.approx(0.6, rel=0.1), "with all lags it would be 0.4"
 
 
 def test_of_very_many_columns_some_speak(monkeypatch):

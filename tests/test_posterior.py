@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from helpers.beyond import posterior
 from helpers.beyond.posterior import (
     LAWS,
     Law,
@@ -123,6 +124,26 @@ def test_enumeration_is_the_quadrature(law, n_signals):
     assert np.abs(found.negative - exact[1]).max() < 0.004
 
 
+def test_integrals_that_make_nine_tenths_of_the_variance_are_drawn_for_again(monkeypatch):
+    """Seven equal integrals, hence p = 4/7 for every pair. The error of a graph that lacks a pair counts 16 parts,
+    (4/7)^2, that of the full graph 9, (3/7)^2: of 105 parts six times 16 are more than nine tenths, five times not."""
+    rounds = []
+
+    def equal(target, mode, curvature, n_draws, rng):
+        rounds.append((n_draws, target.signs.tolist()))
+        return np.zeros(len(mode)), np.ones(len(mode))
+
+    monkeypatch.setattr(posterior, "integrate", equal)
+    found = enumerate_supports(PATH, np.eye(3), 10, tolerance=0.02, seed=0)
+    supports = all_supports(PATH).tolist()
+    assert rounds[0] == (64, supports)
+    n_draws, again = rounds[1]
+    assert n_draws == 256
+    assert sorted(again) == [signs for signs in supports if signs != [1, 1, 1]]
+    assert found.positive == pytest.approx(4 / 7)
+    assert found.diagnostics == {"supports": 7, "effective": 0.5}
+
+
 def test_modes_are_modes_and_curvature_is_minus_the_hessian():
     S, _ = first(SIGNED, 40, 2)
     target = Target(SIGNED, S, 40.0, all_supports(SIGNED))
@@ -196,6 +217,24 @@ def test_chains_without_signals_have_the_prior():
     found = run_chains(few, np.eye(3), 0, n_sweeps=5000, seed=3)
     assert (np.abs(found.positive - law_of_k @ k / law_of_k.sum() / 3) < 4 * found.error[0]).all()
     assert not found.negative.any()
+
+
+@pytest.mark.parametrize("law", [Law(4), Law(4, signed=True)], ids=["differences", "signed"])
+def test_chains_start_far_apart_and_forget_it(law, monkeypatch):
+    walks = []
+
+    def watch(law, moments, n_signals, state, n_sweeps, n_batches, rng):
+        walks.append((state.signs.tolist(), n_sweeps, n_batches))
+        return np.zeros((n_batches, 2, law.n_pairs))
+
+    monkeypatch.setattr(posterior, "walk", watch)
+    run_chains(law, np.eye(4), 10, n_sweeps=1000, seed=0)
+    from_prior = [
+        draw_state(law, np.random.default_rng(child)).signs.tolist() for child in np.random.SeedSequence(0).spawn(4)
+    ]
+    starts = [[0 if law.signed else 1, 0, 0, 0, 0, 0], [1] * 6, *from_prior[2:]]
+    assert [signs for signs, _, _ in walks[::2]] == starts
+    assert [how for _, *how in walks] == 4 * [[200, 1], [1000, 25]]
 
 
 def test_standard_errors_are_those_of_repeated_chains():
