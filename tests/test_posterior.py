@@ -1,3 +1,4 @@
+import re
 from itertools import product
 
 import numpy as np
@@ -279,6 +280,9 @@ def test_bad_input_is_named():
         enumerate_supports(PATH, np.eye(4), 10, seed=0)
     with pytest.raises(ValueError, match=r"moments .* finite"):
         run_chains(PATH, np.full((3, 3), np.nan), 10, n_sweeps=1000, seed=0)
+    for size in (1e100, 1e308):
+        with pytest.raises(ValueError, match=re.escape(f"moments up to {size:.0e}")):
+            enumerate_supports(PATH, size * np.eye(3), 10, seed=0)
     with pytest.raises(ValueError, match="n_sweeps=20: 2 chains of 125 sweeps"):
         run_chains(PATH, np.eye(3), 10, n_sweeps=20, seed=0)
 

@@ -38,6 +38,7 @@ DEGREES = 5  # of freedom of the t law that importance sampling draws from
 PILOT = 64  # draws for every support to begin with
 MOST = 0.9  # of the variance of a probability: the integrals behind it are drawn for again
 DRAWS = 2**17  # that are held at once
+LARGEST = 1e50  # of second moments, under laws whose unit is about 1
 CERTAIN = 0.005  # a chain is judged by pairs whose probability is at least so far from 0 and 1
 
 
@@ -194,6 +195,8 @@ def _check_moments(law, moments):
     S = np.asarray(moments, dtype=np.float64)
     if S.shape != (law.n_nodes, law.n_nodes) or not np.isfinite(S).all():
         raise ValueError(f"moments has shape {S.shape}: finite second moments of {law.n_nodes} nodes are needed")
+    if np.abs(S).max() > LARGEST:
+        raise ValueError(f"moments up to {np.abs(S).max():.0e} are out of range: divide the signals by their size")
     return S
 
 
