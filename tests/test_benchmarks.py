@@ -149,7 +149,7 @@ def test_the_network_is_what_graph_learner_uses():
 
 def test_a_network_with_signs_is_asked_for_both(monkeypatch, case):
     torch.manual_seed(0)
-    model = BroadL2G(1, width=8).eval()
+    model = BroadL2G(2, width=8, n_looks=1).eval()
     monkeypatch.setattr(b, "network", lambda name: model)
     found = model(case.moments, case.n_signals)
     probability, weight = b.estimate(b.LEARNER, case.moments, case.n_signals)

@@ -399,7 +399,7 @@ def _registry():
     runs += [real_world("l2g-wide", "sp100")]
     runs += [equivariant(family) for family in FAMILIES] + [equivariant("BA", n_nodes=100)]
     runs += [equivariant("mixed", options=options) for options in ABLATIONS.values()]
-    runs += [broad(), broad(4, 64, 0), broad(3, 32, 0)]
+    runs += [broad(), broad(4, 64, 0)]
     runs += [exact(law) for law in LAWS]
     return {run.name: run for run in runs}
 

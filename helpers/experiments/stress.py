@@ -287,7 +287,7 @@ def _numbers(model, draw):
 
 # --- sizes of the network -------------------------------------------------------------------------------------------
 
-SIZES = ("broad-3x32-looks0", "broad-4x64-looks0", "broad")  # runs, the last one is GraphLearner's
+SIZES = ("broad-4x64-looks0", "broad")  # runs, the last one is GraphLearner's
 
 
 @torch.no_grad()
