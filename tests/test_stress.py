@@ -146,13 +146,15 @@ def test_the_end_of_a_heavy_edge_cannot_be_told():
 def test_gaps_are_as_many_as_stated_and_counted_per_pair(certain):
     certain.p = 0.95
     rows = pd.DataFrame(stress.missing_values(n=2, shares=(0.0, 0.3), n_rows=400))
-    full, full_mean, some, some_mean = certain.told
+    full, full_mean, some, some_mean, *strong = certain.told
+    assert len(strong) == 4 and torch.equal(strong[2], some)  # the same gaps, whatever the ground
     assert (full == 400).all() and (full_mean == 400).all()
     present = some.diagonal(dim1=-2, dim2=-1) / 400
     assert present.mean() == pytest.approx(0.7, abs=0.05) and present.std() > 0.1
     torch.testing.assert_close(some_mean, some.mean((-2, -1)))
     sure = rows[rows.metric == "sure pairs"]
-    assert (sure.value == 2 * 1225).all() and set(rows.family) == {"0% missing", "30% missing"}
+    names = {f"{share}% missing{part}" for share in (0, 30) for part in ("", ", strong common part")}
+    assert (sure.value == 2 * 1225).all() and set(rows.family) == names
 
 
 def test_moments_with_gaps_are_those_of_the_law():
