@@ -68,10 +68,10 @@ def test_errors_by_spread_have_the_truth_of_their_spread(certain, monkeypatch):
 
 
 def test_all_pairs_of_white_noise_are_false(certain):
-    rows = pd.DataFrame(stress.false_edges_in_white_noise(2, (5, 6), (10, 20)))
+    rows = pd.DataFrame(stress.false_edges_in_white_noise(((5, 2), (6, 2)), (10, 20)))
     assert (rows.value == 1).all() and len(rows) == 8
     certain.p = 0.5
-    assert (pd.DataFrame(stress.false_edges_in_white_noise(2, (5,), (10,))).value == 0).all()
+    assert (pd.DataFrame(stress.false_edges_in_white_noise(((5, 2),), (10,))).value == 0).all()
 
 
 def test_ranks_see_edges_of_either_sign(certain):

@@ -943,7 +943,7 @@ OTHER_BENCHMARKS = [
         "spread-likelihood", "it has less error than maximum likelihood, however much weights differ", "ours",
         lambda t: r.target(t, "weights").value < r.target(t, "weights", r.MLE).value,
         f"{RANK}; ER graphs, 50 nodes, 500 signals",
-        "log-weights have a {held}; where weights differ by orders of magnitude, one or two of them decide the error",
+        "this is so for {held}; where weights differ by orders of magnitude, one or two of them decide the error",
     ),
     Claim(
         "spread-target",
@@ -953,13 +953,13 @@ OTHER_BENCHMARKS = [
             for family, share in r.SHARES_OF_MLE.items()
         },
         "targets of our own, set before the least possible error was known",
-        "log-weights have a {held}; elsewhere the exact posterior mean, told the law, is near the target at best",
+        "only for {held}; elsewhere the exact posterior mean, told the law, is near the target at best",
     ),
     Claim(
         "spread-limit", "its error is that of the exact posterior mean, which is told the law", "ours",
         lambda t: r.target(t, "weights").value <= PERCENT * r.target(t, "weights", r.TOLD).value,
         SAME,
-        "log-weights have a {held}; the network has to find out how dense graphs are and how much weights differ",
+        "only for {held}; the network has to find out how dense graphs are and how much weights differ",
     ),
     Claim(
         "white-noise", "in white noise it joins at most one pair in a thousand", "ours",

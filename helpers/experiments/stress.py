@@ -75,7 +75,7 @@ def spread_case(n, spread):
 
 def likely_weights(case):
     """The most likely weights of a Laplacian, (n, E)."""
-    return laplacian_mle(differences(case.moments), sigma2=1e-4, tol=1e-6)
+    return laplacian_mle(differences(case.moments), sigma2=1e-4, tol=1e-4)
 
 
 def errors_by_spread(n=N_SPREAD):
@@ -92,10 +92,10 @@ def errors_by_spread(n=N_SPREAD):
     return found
 
 
-def false_edges_in_white_noise(n=64, sizes=(20, 50, 100), numbers=(100, 1000, 10_000)):
-    """Share of pairs with p > 0.5 where no pair is joined."""
+def false_edges_in_white_noise(sizes=((20, 64), (50, 32), (100, 8)), numbers=(100, 1000, 10_000)):
+    """Share of pairs with p > 0.5 where no pair is joined; sizes are (m, n_graphs)."""
     found = []
-    for m in sizes:
+    for m, n in sizes:
         for n_signals in numbers:
             A = torch.from_numpy(bartlett(np.random.default_rng((m, n_signals)), n, m, n_signals))
             S = A @ A.mT / n_signals
@@ -200,7 +200,7 @@ def divergence(K, A, i, k, j):
 GROUNDS = {"": 0.1, ", strong common part": 1e-4}  # of graphs with mean degree 1; the second one is the paper's
 
 
-def missing_values(n=32, shares=(0.0, 0.1, 0.3, 0.5), n_rows=200):
+def missing_values(n=16, shares=(0.0, 0.1, 0.3, 0.5), n_rows=200):
     """AUPRC and calibration by the share of missing values, which is another one in each column.
 
     Besides the learner, which is told how many rows are behind each pair, the same network told their mean. With little
