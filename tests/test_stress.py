@@ -153,7 +153,7 @@ def test_gaps_are_as_many_as_stated_and_counted_per_pair(certain):
     assert present.mean() == pytest.approx(0.7, abs=0.05) and present.std() > 0.1
     torch.testing.assert_close(some_mean, some.mean((-2, -1)))
     sure = rows[rows.metric == "sure pairs"]
-    names = {f"{share}% missing{part}" for share in (0, 30) for part in ("", ", strong common part")}
+    names = {f"{share}% missing{part}" for share in (0, 30) for part in ("", " with a strong common part")}
     assert (sure.value == 2 * 1225).all() and set(rows.family) == names
 
 

@@ -197,7 +197,7 @@ def divergence(K, A, i, k, j):
     return float(ratio.trace() - len(K) - torch.linalg.slogdet(ratio)[1]) / 2
 
 
-GROUNDS = {"": 0.1, ", strong common part": 1e-4}  # of graphs with mean degree 1; the second one is the paper's
+GROUNDS = {"": 0.1, " with a strong common part": 1e-4}  # of graphs with mean degree 1; the second one is the paper's
 
 
 def missing_values(n=16, shares=(0.0, 0.1, 0.3, 0.5), n_rows=200):
