@@ -987,7 +987,7 @@ OTHER_BENCHMARKS = [
         "gaps-sure", "with missing values, too, 90 % of the pairs with a probability above 0.9 are edges", "ours",
         lambda t: r.target(t, "gaps", metric="true of the sure").value >= benchmarks.SURE,
         "what the probability says; 200 rows, of which up to half of the values are missing",
-        "the data are not {failed}, where pairs of columns with few common rows contradict each other",
+        "there are {held}; beyond that, pairs of columns with few common rows contradict each other",
     ),
     Claim(
         "series-sure",
@@ -1003,7 +1003,6 @@ OTHER_BENCHMARKS = [
     Claim(
         "size-pays", "the network of GraphLearner has less log-loss and less error than a smaller one without looks",
         "ours", r.sizes, f"{RANK}; on the same graphs of the broad law, after as many epochs",
-        "it is compared by {held}",
     ),
 ]
 
