@@ -231,26 +231,35 @@ def test_verbs_are_passed_on_and_their_exit_code_comes_back(call, monkeypatch, a
 @pytest.mark.parametrize(
     "differ, argv, code, told",
     [
-        ([], [], 0, "4 of 4 laws in exact.csv agree with what was computed\n"),
+        ([], [], 0, "5 of 5 exact results agree with what was computed\n"),
         (["exact5"], ["exact5"], 1, "these differ, --write replaces them: exact5\n"),
-        (["exact5"], ["exact5", "exact4", "--write"], 0, "1 of 2 laws in exact.csv agree with what was computed\n"
+        (["exact5"], ["exact5", "exact4", "--write"], 0, "1 of 2 exact results agree with what was computed\n"
          "replaced: exact5\n"),
+        (["weights"], ["weights", "exact4"], 1, "these differ, --write replaces them: weights\n"),
+        (["weights"], ["--write"], 0, "4 of 5 exact results agree with what was computed\nreplaced: weights\n"),
+        ([], ["weights"], 0, "1 of 1 exact results agree with what was computed\n"),
     ],
 )  # fmt: skip
-def test_exact_probabilities_are_compared(call, monkeypatch, differ, argv, code, told):
+def test_exact_results_are_compared(call, monkeypatch, differ, argv, code, told):
     asked = []
-    module = SimpleNamespace(compare=lambda laws, **how: asked.append((laws, how)) or differ, NAME="exact")
+    module = SimpleNamespace(
+        compare=lambda laws, **how: asked.append((laws, how)) or [law for law in differ if law != "weights"],
+        compare_weights=lambda **how: asked.append(("weights", how)) or "weights" not in differ,
+        WEIGHTS="weights",
+    )
     monkeypatch.setitem(sys.modules, "helpers.experiments.exactness", module)
     found, out, err = call("exact", *argv)
     assert (found, err if code else out) == (code, told)
-    laws = [law for law in argv if law != "--write"] or ["exact4", "exact5", "exact10", "exact20"]
-    assert asked == [(laws, {"write": "--write" in argv})]
+    chosen = [law for law in argv if law != "--write"] or ["exact4", "exact5", "exact10", "exact20", "weights"]
+    how = {"write": "--write" in argv}
+    laws = [law for law in chosen if law != "weights"]
+    assert asked == [(laws, how)] + [("weights", how)] * ("weights" in chosen)
 
 
 def test_a_law_that_is_none_is_named(call):
     code, _, err = call("exact", "exact6")
     assert code == 2
-    assert err == "l2g: law='exact6': choose among exact4, exact5, exact10, exact20\n"
+    assert err == "l2g: law='exact6': choose among exact4, exact5, exact10, exact20, exact_weights\n"
 
 
 @pytest.mark.parametrize("error", [ValueError, ImportError, FileNotFoundError])
@@ -270,6 +279,7 @@ def test_the_modules_behind_the_verbs_take_what_they_are_given():
     inspect.signature(readme.main).bind(check=True)
     inspect.signature(measure.main).bind(million=True)
     inspect.signature(exactness.compare).bind(["exact5"], write=True)
+    inspect.signature(exactness.compare_weights).bind(write=True)
     assert datasets.Comparison._fields == ("agree", "differ")
 
 

@@ -37,7 +37,7 @@ MODELS = {
     "GLAD, newton_schulz": lambda: GLAD(1e-4, n_layers=2, numerics="newton_schulz"),
     "DeepGraph": lambda: DeepGraph(N_NODES, 3, protocol="original", n_channels=4, dilation=2),
     "DeepGraph, fair": lambda: DeepGraph(N_NODES, 3, protocol="fair", n_channels=4, dilation=2),
-    "BroadL2G": lambda: BroadL2G(2, width=4),
+    "BroadL2G": lambda: BroadL2G(2, width=4, n_looks=1),
     "EquivariantL2G": lambda: EquivariantL2G(2, width=4),
     "EquivariantL2G, ablated": lambda: EquivariantL2G(2, width=4, likelihood=False, messages=False, signals=False),
 }
