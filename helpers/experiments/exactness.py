@@ -9,7 +9,6 @@ small the error of weights can be, in data/results/exact_weights.csv. `l2g exact
 import numpy as np
 import pandas as pd
 import torch
-from joblib import Parallel, delayed
 
 from .. import metrics, paths
 from ..beyond.posterior import LAWS, Law, enumerate_supports, mean_weights, run_chains
@@ -111,18 +110,18 @@ def scores(a, b):
 # --- the least error of weights ------------------------------------------------------------------------------------
 
 
-def compute_weights(n_graphs=stress.N_SPREAD, n_jobs=1):
+def compute_weights(n_graphs=stress.N_SPREAD):
     """GMSE of the exact posterior mean on the graphs of `stress.errors_by_spread`: a row per spread and graph.
 
     The law is told how dense the graphs are and how much their weights differ, but not the unit of the weights.
     """
-    jobs = []
+    rows = []
     for spread in stress.SPREADS:
         w, case = stress.spread_case(n_graphs, spread)
         start = stress.likely_weights(case).numpy()
         law = Law(stress.N_NODES, a=100.0, b=900.0, spread=max(spread, LEAST_SPREAD))
-        jobs += [(spread, k, law, w[k], case.moments[k].numpy(), start[k]) for k in range(n_graphs)]
-    return pd.DataFrame(Parallel(n_jobs)(delayed(_least_error)(*job) for job in jobs))
+        rows += [_least_error(spread, k, law, w[k], case.moments[k].numpy(), start[k]) for k in range(n_graphs)]
+    return pd.DataFrame(rows)
 
 
 def _least_error(spread, graph, law, w, moments, start):
