@@ -61,9 +61,10 @@ class GraphLearner(LearnedGraph, BaseEstimator):
     the Laplacian of a graph with positive weights. Weights always have the most likely scale: c X in place of X divides
     them by c^2 and changes nothing else. Nor does the order of the columns matter.
 
-    Missing values (NaN) are possible with prior="broad" and without `candidates`. Each pair of columns is judged by the
-    rows that have both, and their number tells how sure one can be. Correlations put together like this, or robust
-    ones, may contradict each other; then negative eigenvalues of their matrix are clipped to 0, and `summary` says so.
+    Missing values (NaN) are possible with prior="broad" and without `candidates`. They are filled by what the rest of
+    their row says of them (the EM algorithm), and how sure one can be of a pair is told by the number of rows that have
+    both. Robust correlations are put together pair by pair instead and may contradict each other; then negative
+    eigenvalues of their matrix are clipped to 0, and `summary` says so.
 
     Parameters
     ----------
@@ -88,9 +89,11 @@ class GraphLearner(LearnedGraph, BaseEstimator):
     robust : keep outliers and heavy tails from dominating: medians replace means, samples are brought to one size, and
         values, sums and differences beyond 3 standard deviations are clipped. Not for columns that rest at one value
         most of the time.
+    time_series : True if rows follow each other in time. Of each row is then subtracted what the rows before it
+        foretell, by one filter for all columns, and `n_independent` is "auto" unless it is a number. Results are about
+        what is left. Slow signals have few independent samples, filtered ones nearly as many as rows.
     n_independent : how many independent samples X is worth; None is all of them, "auto" an estimate from the
-        autocorrelations (Bartlett). Fewer if rows follow each other in time: the probabilities are only as good as this
-        number.
+        autocorrelations (Bartlett). The probabilities are only as good as this number.
     candidates : None considers all pairs of nodes. A number, at least 2, considers each node's so many nearest ones
         only, for graphs beyond a thousand nodes; results are then SciPy sparse arrays. About 3 times the wished degree
         is enough, and with negative edges rather more: 20 at least. 100,000 nodes take equivariant minutes, exact
@@ -107,7 +110,8 @@ class GraphLearner(LearnedGraph, BaseEstimator):
     laplacian_ : (m, m), D - A, D the row sums of the absolute weights
     location_, scale_ : (m,), what the columns were centred on and divided by
     doubts_ : list of str, the warnings of this fit: reasons to distrust it, and remedies
-    n_samples_, n_effective_ : rows of X, and the independent samples that they are worth, a mean over pairs
+    n_samples_, n_effective_ : rows that were used, and the independent samples that they are worth, a mean over pairs
+    memory_ : (p,), with `time_series` how much of each of the last p rows was subtracted
     n_features_in_, feature_names_in_ : m, and the column names of a data frame
 
     Examples
@@ -139,6 +143,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         centre: bool = True,
         standardise: bool = False,
         robust: bool = False,
+        time_series: bool = False,
         n_independent: float | str | None = None,
         candidates: int | None = None,
         random_state: int | np.random.RandomState | None = 0,
@@ -153,6 +158,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         self.centre = centre
         self.standardise = standardise
         self.robust = robust
+        self.time_series = time_series
         self.n_independent = n_independent
         self.candidates = candidates
         self.random_state = random_state
@@ -187,6 +193,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         if sparse.issparse(self.laplacian_):
             raise ValueError("score needs all pairs of nodes, candidates=None")
         m = X.shape[1]
+        X = self._forget(X)
         Z = self._in_unit(X[~np.isnan(X).all(1)], self._unit)
         if self._can_sign or self._can_loop:
             K = self.precision_ * self._unit**2
@@ -235,6 +242,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         for name in ("signed", "self_loops"):
             possible = getattr(self, name) in (None, False) or (getattr(self, name) is True and self._is_broad)
             self._require(name, possible, "None, False, or with method='equivariant', prior='broad' True")
+        self._require("time_series", isinstance(self.time_series, bool | np.bool_), "True or False")
         self._require("min_probability", _is_number(self.min_probability, 0, 1), "between 0 and 1")
         if self.average_degree is not None:
             self._require("average_degree", _is_number(self.average_degree, 1, m - 1), f"between 1 and {several}")
@@ -286,7 +294,10 @@ class GraphLearner(LearnedGraph, BaseEstimator):
                 f"X has values beyond {LARGEST:g}: weights go with 1 / X^2; divide X by a number of that size"
             )
         self._check_options(X.shape[1])
-        X = moments.drop_empty_rows(X, self.node_names_)
+        vars(self).pop("memory_", None)
+        if self.time_series:
+            self.memory_ = moments.find_memory(X)
+        X = moments.drop_empty_rows(self._forget(X), self.node_names_)
         n, m = X.shape
         self._check_memory(n, m)
         options = {"centre": self.centre, "standardise": self.standardise, "robust": self.robust}
@@ -298,9 +309,12 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         self._clipped = 0.0
         if self._is_broad:
             moments.check_spread(self._variances, self.node_names_)
-        share = moments.effective_share(Z) if self.n_independent == "auto" else 1.0
+        counted = self.n_independent == "auto" or (self.time_series and self.n_independent is None)
+        share = moments.effective_share(Z) if counted else 1.0
         if self._is_broad and self.candidates is None:
-            S, counts, self._clipped = moments.second_moments(Z, robust=self.robust, ddof=bool(self.centre))
+            found = moments.second_moments(Z, robust=self.robust, ddof=bool(self.centre))
+            S, counts, mean, self._clipped = found
+            self.location_ = self.location_ + mean * self.scale_ * self._unit
             self._learn_broad(learn_from_moments, S, self._count(n, counts, share))
             self._doubt(doubts.of_gaps(counts, self.node_names_), doubts.of_repair(self._clipped))
             edges, y = None, differences(torch.from_numpy(S))
@@ -317,7 +331,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         if not self._can_sign and self.candidates is None:
             S = moments.second_moments(Z).matrix
             self._doubt(doubts.of_negative_correlations(S, self.n_effective_, self.node_names_))
-        if self.method == "equivariant" and self.n_independent is None:
+        if self.method == "equivariant" and self.n_independent is None and not self.time_series:
             self._doubt(doubts.of_time(Z))
 
     def _fit_moments(self, S, n_samples, names):
@@ -326,6 +340,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         self._check_options(m)
         self._require("candidates", self.candidates is None, "moments are of all pairs: take None")
         self._require("robust", not self.robust, "outliers show in rows only: take False")
+        self._require("time_series", not self.time_series, "time shows in rows only: take False")
         self._require("n_independent", self.n_independent != "auto", "time shows in rows only: take a number or None")
         self.n_features_in_ = m
         vars(self).pop("feature_names_in_", None)
@@ -361,6 +376,14 @@ class GraphLearner(LearnedGraph, BaseEstimator):
                 "others cannot; choose these, or impute"
             )
         return X
+
+    def _forget(self, X):
+        """X without what rows foretell of the next ones, if they follow each other in time."""
+        if not self.time_series:
+            return X
+        if len(X) <= len(self.memory_):
+            raise ValueError(f"X has {len(X)} rows: with time_series=True more than {len(self.memory_)} are needed")
+        return moments.forget(X, self.memory_)
 
     def _find_unit(self, Z):
         """The median size of centred and scaled samples: distances are computed in this unit."""

@@ -2,6 +2,8 @@
 
 // From a table X (n, m), row by row, NaN for what is missing, to second moments, as helpers/beyond/moments.py has them.
 
+const N_STEPS = 20; // of the EM algorithm
+const WHITE = 0.1; // of a signal per column: what is added to second moments before they fill gaps
 const MIN_VALUES = 3; // rows that a pair of columns must have in common: two points always lie on a line
 
 // The columns centred and, if wished, divided by their standard deviation, over the values that there are.
@@ -54,8 +56,47 @@ function tableMoments(X, m, standardise) {
     return i === j ? 1 : counts[k] >= MIN_VALUES && size > 0 ? x / size : 0;
   });
   const d = reconcile(squares, counts, m);
-  const clipped = clipEigenvalues(R, m);
-  return { S: clipped.map((x, k) => x * d[Math.floor(k / m)] * d[k % m]), n: counts.map((x) => Math.max(x - 1, 1)) };
+  const start = clipEigenvalues(R, m);
+  const columns = (scale) => (x, k) => x * scale(Math.floor(k / m)) * scale(k % m);
+  const S = mostLikelyMoments(filled.map((x, k) => x / d[k % m]), known, start, m);
+  const lost = diagonalOf(counts, m).map((x) => Math.sqrt(x / (x - 1)));
+  return { S: S.map(columns((i) => d[i] * lost[i])), n: counts.map((x) => Math.max(x - 1, 1)) };
+}
+
+// Second moments (m, m) of a normal law that make the known values of Z (n, m) likely, by the EM algorithm from S: fill
+// the gaps by their expectations, take the moments of the table, add the covariances of what was filled.
+function mostLikelyMoments(Z, known, S, m) {
+  const n = Z.length / m;
+  const mean = new Float64Array(m);
+  for (let step = 0; step < N_STEPS; step++) {
+    const d = diagonalOf(S, m).map(Math.sqrt);
+    const K = inverse(correlationsWithWhite(S, n / (1 + WHITE * m), m), m);
+    const X = Z.map((x, k) => (known[k] ? x - mean[k % m] : 0));
+    const covariance = fill(X, known, K.map((x, k) => x / (d[Math.floor(k / m)] * d[k % m])), m);
+    const off = new Float64Array(m);
+    X.forEach((x, k) => (off[k % m] += x / n));
+    off.forEach((x, i) => (mean[i] += x));
+    const centred = X.map((x, k) => x - off[k % m]);
+    S = products(centred, centred, m).map((x, k) => (x + covariance[k]) / n);
+  }
+  return S;
+}
+
+// Replace what is not known in X (n, m), in place, by its expectation under N(0, K^-1); the sum of its covariances (m, m).
+function fill(X, known, K, m) {
+  const covariance = new Float64Array(m * m);
+  for (let row = 0; row < X.length; row += m) {
+    const gaps = [...Array(m).keys()].filter((i) => !known[row + i]);
+    if (gaps.length === 0) continue;
+    const size = gaps.length;
+    const inverted = inverse(Float64Array.from({ length: size * size }, (_, k) => K[gaps[Math.floor(k / size)] * m + gaps[k % size]]), size);
+    const told = gaps.map((i) => -X.subarray(row, row + m).reduce((sum, x, j) => sum + K[i * m + j] * x, 0));
+    gaps.forEach((i, a) => {
+      X[row + i] = told.reduce((sum, x, b) => sum + inverted[a * size + b] * x, 0);
+      gaps.forEach((j, b) => (covariance[i * m + j] += inverted[a * size + b]));
+    });
+  }
+  return covariance;
 }
 
 // Standard deviations (m,) whose ratios are those over common rows: log d_i - log d_j, a mean over all j.
@@ -68,8 +109,7 @@ function reconcile(squares, counts, m) {
       const [a, b] = [squares[i * m + j], squares[j * m + i]];
       sum += counts[i * m + j] >= MIN_VALUES && a > 0 && b > 0 ? Math.log(a / b) / 2 : own - log[j];
     }
-    const known = counts[i * m + i];
-    return Math.exp(sum / m + level) * Math.sqrt(known / (known - 1));
+    return Math.exp(sum / m + level);
   });
 }
 

@@ -106,8 +106,8 @@ def of_time(Z):
         return None
     return (
         f"rows resemble the rows before them, as in a time series: {len(Z):,} rows are worth about "
-        f"{share * len(Z):,.0f} independent ones, and probabilities are too sure. Set n_independent='auto', or to a "
-        "number; if the order of the rows means nothing, n_independent=n_samples silences this"
+        f"{share * len(Z):,.0f} independent ones, and probabilities are too sure. Set time_series=True, or to keep "
+        "the rows as they are n_independent='auto'; if their order means nothing, n_independent=n_samples silences this"
     )
 
 

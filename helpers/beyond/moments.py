@@ -1,24 +1,30 @@
 """From a table to second moments: centring, scaling, missing values, outliers, samples that follow each other in time.
 
-X (n_samples, m) may contain NaN. What a table says of each pair of columns is one correlation, over the rows that have
-both, and the number of these rows. Correlations put together pair by pair need not be those of any one table: negative
-eigenvalues are clipped. NumPy, float64.
+X (n_samples, m) may contain NaN. What is missing is filled by what the known values of its row say of it, see
+`most_likely_moments`, and the number of rows that have both columns of a pair tells how sure one can be. Robust
+correlations are put together pair by pair, and need not be those of any one table: negative eigenvalues are clipped.
+NumPy, float64.
 """
 
 import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_toeplitz
 from sklearn.utils import check_array
 
+from ..engine import gaps
 from ..signals import CUT, pair_distances, root_mean_square
 
 MIN_VALUES = 3  # of a column with gaps, and of a pair of columns: two points always lie on a line
 MIN_LAGS = 3
 WINDOW = 3  # lags are summed up to so many times the time within which samples forget
+ORDER = 10  # a filter looks back at most so many rows, times log10(n)
 MAX_SERIES = 500  # columns among which pairs are averaged, and
 MAX_VALUES = 2**24  # values that are transformed at once
 MAX_SPREAD = 1e70  # between the variances of two columns
+N_STEPS = 20  # of the EM algorithm
+WHITE = 0.1  # of a signal per column: what is added to second moments before they fill gaps
 COPY = 1e-9  # share of a variance that another column leaves unexplained: below, rounding is all there is
 
 
@@ -27,11 +33,13 @@ class Moments(NamedTuple):
 
     matrix : S (m, m), positive semidefinite
     counts : (m, m), rows that have both columns of a pair
+    mean : (m,), of the columns, which is not 0 if gaps were filled and the mean was to be estimated
     clipped : the most negative eigenvalue that the correlations had, as a positive number; 0 if there was none
     """
 
     matrix: np.ndarray
     counts: np.ndarray
+    mean: np.ndarray
     clipped: float = 0.0
 
 
@@ -102,24 +110,60 @@ def drop_empty_rows(X, names):
 def second_moments(Z, *, robust=False, ddof=0):
     """Moments of signals Z (n, m), already centred; ddof = 1 if their means were estimated.
 
-    Without gaps and robustness S = Z'Z / (n - ddof). Otherwise S_ij = r_ij d_i d_j, correlations r over the rows that
-    have both, which are 0 where there are too few, and standard deviations d. Even then, what all columns have in
-    common cancels from differences.
+    Without gaps and robustness S = Z'Z / (n - ddof), with gaps what `most_likely_moments` finds. Robust, S_ij is
+    r_ij d_i d_j with correlations r over the rows that have both, which are 0 where there are too few, and standard
+    deviations d. Always, what all columns have in common cancels from differences.
     """
-    known = (~np.isnan(Z)).astype(np.float64)
-    counts = known.T @ known
+    known = ~np.isnan(Z)
+    counts = known.astype(np.float64).T @ known
+    n = np.diag(counts)
+    no_mean = np.zeros(Z.shape[1])
     if not robust and known.all():
-        return Moments(Z.T @ Z / max(len(Z) - ddof, 1), counts)
+        return Moments(Z.T @ Z / max(len(Z) - ddof, 1), counts, no_mean)
+    S, clipped = _pairwise_moments(Z, known, counts, robust)
+    S, mean = (S, no_mean) if robust else most_likely_moments(Z, S, centre=ddof > 0)
+    d = np.sqrt(n / np.maximum(n - ddof, 1))
+    return Moments(S * np.outer(d, d), counts, mean, clipped if robust else 0.0)
+
+
+def most_likely_moments(Z, S, *, centre, n_steps=N_STEPS):
+    """Second moments (m, m) and mean (m,) of a normal law that make the known values of Z (n, m) likely.
+
+    By the EM algorithm from S (m, m): fill the gaps by their expectations under the law so far, take the moments of
+    the table, and add the covariances of what was filled. The law that fills has a little more noise than that, see
+    `add_white_signal`: the more columns there are for each row, the less is to be learned from others. Pairs that are
+    known in different rows would each have another part of what all columns share, a filled table has one. With
+    centre=False the mean stays 0.
+    """
+    n, m = Z.shape
+    known = ~np.isnan(Z)
+    d = np.sqrt(np.diag(fill_constant(S, n)))
+    Z = np.nan_to_num(Z) / d
+    S = S / np.outer(d, d)
+    mean = np.zeros(m)
+    for _ in range(n_steps):
+        noisy = add_white_signal(fill_constant(S, n), n / (1 + WHITE * m))
+        X = Z - mean
+        covariance = gaps.fill(X, known, np.linalg.inv(noisy))
+        if centre:
+            step = X.mean(0)
+            mean = mean + step
+            X -= step
+        S = (X.T @ X + covariance) / n
+    return (S + S.T) / 2 * np.outer(d, d), mean * d
+
+
+def _pairwise_moments(Z, known, counts, robust):
+    """S (m, m) with the correlations of each pair over the rows that have both, and what was clipped of it."""
     often = counts >= min(MIN_VALUES, len(Z))
     d = root_mean_square(Z, robust=robust)
+    known = known.astype(np.float64)
     if not known.all():
         d = _reconcile(np.nan_to_num(np.clip(Z, -CUT * d, CUT * d) if robust else Z), known, d, often)
     R = _robust_correlations(Z, d, often) if robust else _pairwise_correlations(np.nan_to_num(Z), known) * often
     np.fill_diagonal(R, 1)
     R, clipped = clip_eigenvalues(R)
-    n = np.diag(counts)
-    d = d * np.sqrt(n / np.maximum(n - ddof, 1))
-    return Moments(R * np.outer(d, d), counts, clipped)
+    return R * np.outer(d, d), clipped
 
 
 def _reconcile(Z, known, d, often):
@@ -271,16 +315,53 @@ def _lagged_products(Z):
     return np.fft.irfft(np.abs(spectrum) ** 2, 2 * n, axis=0)[:n]
 
 
+def find_memory(X):
+    """What of a row the rows before it foretell, alike in all columns: coefficients a (p,), z_t = sum_k a_k z_(t-k).
+
+    Autoregression by the autocorrelations of X (n, m), a mean over columns (Yule and Walker), with the number of lags
+    that has the least Akaike information criterion; none if that is best, or if there are hardly more rows.
+    """
+    n = len(X)
+    n_lags = min(int(ORDER * math.log10(n)), n // 4)
+    rho = np.append(1.0, autocorrelations(_some_columns(X))[:n_lags].mean(1))
+    best = np.zeros(0)
+    least = 0.0
+    for p in range(1, n_lags + 1):
+        a = solve_toeplitz(rho[:p], rho[1 : p + 1])
+        unforeseen = 1 - a @ rho[1 : p + 1]
+        if not unforeseen > 0:  # gaps may leave autocorrelations that no series has
+            break
+        criterion = n * math.log(unforeseen) + 2 * p
+        if criterion < least:
+            best, least = a, criterion
+    return best
+
+
+def forget(X, memory):
+    """Rows less what those before them foretell: X (n, m), memory (p,) -> (n - p, m), NaN where any of them is missing.
+
+    One filter for all columns commutes with every linear relation between them: x = M x + noise stays so with the same
+    M. With a filter for each column it would not.
+    """
+    p = len(memory)
+    lagged = (a * X[p - k : len(X) - k] for k, a in enumerate(memory, 1))
+    return X[p:] - sum(lagged)
+
+
+def _some_columns(Z):
+    """Columns of Z (n, m), evenly spaced, if there are too many values to transform at once."""
+    n_series = max(2, min(MAX_SERIES, MAX_VALUES // len(Z)))
+    return Z[:, np.unique(np.linspace(0, Z.shape[1] - 1, n_series).astype(int))]
+
+
 def effective_share(Z):
     """Independent samples per row: the mean over pairs of columns of 1 / (1 + 2 sum_k rho_i(k) rho_j(k)), at most 1.
 
     Bartlett: so many independent rows have a covariance as precise as that of these. The sum goes over three times as
     many lags as it says that samples take to forget, at least 3. Of very many columns or rows, some columns speak.
     """
-    n_series = max(2, min(MAX_SERIES, MAX_VALUES // len(Z)))
-    columns = np.unique(np.linspace(0, Z.shape[1] - 1, n_series).astype(int))
-    rho = autocorrelations(Z[:, columns])
-    m = len(columns)
+    rho = autocorrelations(_some_columns(Z))
+    m = rho.shape[1]
     mean = (rho.sum(1) ** 2 - (rho**2).sum(1)) / (m * (m - 1))  # over pairs, of rho_i(k) rho_j(k)
     time = 1 + 2 * np.cumsum(mean)
     lags = np.arange(1, len(time) + 1)
