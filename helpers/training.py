@@ -15,6 +15,7 @@ import copy
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -210,17 +211,25 @@ def _fit_group(group, device, progress):
     model = stacks.stack_models([training.model for training in group]).to(device)
     optimiser = _adam(model, schedule)
     stacks.restore_adam(optimiser, [training.adam for training in group])
-    train = _prepare(model, data, "train", schedule.n_train, 0, device)
+
+    def training_graphs(epoch):
+        return _prepare(model, data, "train", schedule.n_train, epoch if schedule.stream else 0, device)
+
     validation = _prepare_validation(model, data, schedule.n_val, device)
     first = len(group[0].history)
     label = Path(group[0].path).name + (f" and {len(group) - 1} more" if len(group) > 1 else "")
     due = time.monotonic() + _pause(0)
     epochs = range(first, schedule.epochs)
-    with tqdm(epochs, label, schedule.epochs, initial=first, disable=not progress, leave=False) as bar:
+    with (
+        tqdm(epochs, label, schedule.epochs, initial=first, disable=not progress, leave=False) as bar,
+        ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as ahead,
+    ):
+        upcoming = ahead.submit(training_graphs, first)
         for epoch in bar:
             start = time.process_time()  # of this process: what else the machine does must not count
-            if schedule.stream and epoch > 0:
-                train = _prepare(model, data, "train", schedule.n_train, epoch, device)
+            train = upcoming.result()
+            if schedule.stream and epoch + 1 < schedule.epochs:  # a second core draws while this one learns
+                upcoming = ahead.submit(training_graphs, epoch + 1)
             losses = _train_epoch(model, optimiser, schedules, *train, epoch)
             errors = _validate(model, *validation)
             seconds = round((time.process_time() - start) / len(group), 4)

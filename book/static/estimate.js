@@ -6,7 +6,7 @@
 const FASTEST = 1e3; // factor by which a weight may grow in one update
 const ZERO = 1e-9; // of the largest eigenvalue: what is smaller is zero
 const FILLED = 1e4; // of the largest eigenvalue
-const CERTAIN = 0.05; // least unit of a correction of a log-weight
+const CERTAIN = 0.1; // least unit of a correction of a log-weight
 const LEAST = 1e-3; // leverage of an improbable pair, times m: there is always a way from node to node
 
 // --- three kinds of atoms: differences (E,), sums (E,) and the ground (m,) -------------------------------------------
@@ -333,7 +333,7 @@ function weigh(layers, h, { positive, negative }, { w, y, nodes, nPair }, alone)
   });
   const off = scale(drawn.map(Math.exp));
   return drawn.map((x, e) => {
-    const correction = clamp(Math.min(CERTAIN + error[e], 0.5) * answer[4 * e + 1], -3, 3);
+    const correction = clamp(Math.min(CERTAIN + 2 * error[e], 0.5) * answer[4 * e + 1], -3, 3);
     return Math.exp(x + sigmoid(answer[4 * e + 2]) * off + correction);
   });
 }

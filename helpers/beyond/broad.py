@@ -33,7 +33,7 @@ N_PAIR_ROWS = N_PAIR_FEATURES + 6  # features, and what estimates are made from:
 N_NODE_ROWS = N_NODE_FEATURES + 3
 N_AFTERTHOUGHTS = 11  # features of a pair from an estimate of all others, see `explain_away`
 N_ABOUT_WEIGHT = 6  # features of a pair's weight, see `_weights`
-CERTAIN = 0.05  # least unit of a correction of a log-weight: no data are so precise that there is nothing to correct
+CERTAIN = 0.1  # least unit of a correction of a log-weight: no data are so precise that there is nothing to correct
 EARLIER = 0.25  # what an estimate that is made on the way counts in the loss
 LEAST = 1e-3  # leverage of an improbable pair, times m: there is always a way from node to node
 PAIRS_PER_STEP = 12_000  # of all graphs together, in training
@@ -100,7 +100,7 @@ class BroadL2G(nn.Module):
 
     max_gradient = 1.0
 
-    def __init__(self, n_rounds=5, *, width=64, n_looks=2):
+    def __init__(self, n_rounds=5, *, width=64, n_looks=3):
         super().__init__()
         if not 0 <= n_looks < n_rounds:
             raise ValueError(f"n_looks={n_looks}: a number between 0 and n_rounds - 1 = {n_rounds - 1} is needed")
@@ -242,7 +242,7 @@ class BroadL2G(nn.Module):
         """Weights (E, B): the likeliest ones, drawn towards their mean, in the scale of the data, and corrected.
 
         `alone` are those of the two atoms of a pair if all others are as they are thought to be, each (E, B). With
-        leverage l a weight is known up to a factor of about 1 + sqrt(2 / N) / l: corrections are in units of that.
+        leverage l a weight is known up to a factor of about 1 + sqrt(2 / N) / l: corrections are the less, the less that is.
         """
         _, positive, negative = log_p.exp().unbind(-1)
         p = positive + negative
@@ -280,7 +280,7 @@ class BroadL2G(nn.Module):
         doubt = 2 * (error / spread).log()  # of a normal law with that spread, observed with that error
         logarithm = (mean + ratio * torch.sigmoid(-doubt.clamp(-6, 6) - pull)).clamp(-25, 25)
         # where weights are equal the scale is known best from all of them, where one is heavy from itself alone
-        correction = ((CERTAIN + error).clamp_max(0.5) * add).clamp(-3, 3)
+        correction = ((CERTAIN + 2 * error).clamp_max(0.5) * add).clamp(-3, 3)
         return (logarithm + torch.sigmoid(trust) * scale(logarithm.exp()) + correction).exp()
 
 

@@ -12,7 +12,7 @@ import torch
 from .. import metrics
 from ..beyond import broad_law
 from ..beyond.likelihood import laplacian_mle
-from ..beyond.moments import effective_share, second_moments
+from ..beyond.moments import effective_share, find_memory, forget, second_moments
 from ..graphs import all_pairs, degrees, differences, sample_graphs, spawn, to_matrix
 from ..rivals.partial_correlations import partial_graph, shrink
 from ..signals import bartlett
@@ -230,18 +230,29 @@ def _moments_with_gaps(L, share, n_rows, seed):
 def series(n=32, memories=(0.0, 0.5, 0.9), n_rows=500):
     """AUPRC and calibration where each row is `memory` times the one before plus something new.
 
-    The learner is told how many independent rows there are by `effective_share`, or believes that all are.
+    The learner filters the rows, counts how many independent ones they are worth, or believes that all are.
     """
     w = er_graphs(n, 0.5, seed=60)
     L = torch.linalg.cholesky(precision_matrix(w)).mT.numpy()
     found = []
     for memory in memories:
         rows = [_series(L[k], memory, n_rows, child) for k, child in enumerate(spawn(61, n))]
-        S = torch.from_numpy(np.stack([X.T @ X / len(X) for X in rows]))
-        worth = torch.tensor([len(X) * effective_share(X) for X in rows])
-        for model, numbers in {LEARNER: worth, f"{LEARNER}, all rows count": n_rows}.items():
-            found += _trust("series", f"memory {memory:g}", model, benchmarks.estimate(LEARNER, S, numbers)[0], w)
+        filtered = [forget(X, find_memory(X)) for X in rows]
+        S, worth = moments_of_series(rows)
+        told = {
+            LEARNER: moments_of_series(filtered),
+            f"{LEARNER}, rows counted": (S, worth),
+            f"{LEARNER}, all rows count": (S, n_rows),
+        }
+        for model, (moments, numbers) in told.items():
+            found += _trust("series", f"memory {memory:g}", model, benchmarks.estimate(LEARNER, moments, numbers)[0], w)
     return found
+
+
+def moments_of_series(rows):
+    """Second moments (n, m, m) of tables, each (n_rows, m), and how many independent rows each is worth, (n,)."""
+    S = torch.from_numpy(np.stack([X.T @ X / len(X) for X in rows]))
+    return S, torch.tensor([len(X) * effective_share(X) for X in rows])
 
 
 def _series(L, memory, n_rows, seed):
