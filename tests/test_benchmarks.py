@@ -13,6 +13,7 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from helpers import GraphLearner, metrics, paths
 from helpers.beyond.broad import BroadL2G
+from helpers.beyond.moments import forget
 from helpers.experiments import benchmarks as b
 from helpers.graphs import differences, to_matrix, to_vector
 from helpers.real import networks
@@ -80,12 +81,36 @@ def test_a_case_has_the_moments_and_the_shrinkage_of_its_rows():
 
 
 def test_real_data_count_as_many_samples_as_they_are_worth():
-    cases = b.real_cases()
-    assert list(cases) == list(networks.FILES)
-    for name, recordings in (networks.netsim(b.effective_share) | networks.sachs()).items():
+    plain, filtered = b.real_cases(), b.real_cases(filtered=True)
+    assert list(plain) == [name for name in networks.FILES if not name.endswith("filtered")]
+    assert list(filtered) == [f"NetSim {k}, filtered" for k in (1, 2, 3, 4)]
+    cases = plain | filtered
+    for name, recordings in (networks.netsim(b.effective_share, b.whiten) | networks.sachs()).items():
         assert torch.equal(cases[name].n_signals, recordings.n_effective)
         assert torch.equal(cases[name].edges[-1], recordings.edges)
-        assert cases[name].lasso.shape == cases[name].edges.shape == recordings.correlations.shape
+        assert cases[name].edges.shape == recordings.correlations.shape
+        assert cases[name].lasso is None if name in filtered else cases[name].lasso.shape == cases[name].edges.shape
+
+
+def test_series_are_filtered_as_graph_learner_filters_them():
+    X = np.random.default_rng(0).standard_normal((300, 4)).cumsum(0)
+    found = GraphLearner(prior="mixed", time_series=True).fit(X)
+    np.testing.assert_array_equal(b.whiten(X), forget(X, found.memory_))
+    assert len(found.memory_) > 0
+
+
+def test_a_teacher_helps_where_pairs_can_be_told_apart_and_not_where_they_cannot():
+    """Pairs of a path; in the second case the truth has nothing to do with the signals."""
+    m = 6
+    edges = torch.zeros(m, m, dtype=torch.bool)
+    edges[range(m - 1), range(1, m)] = True
+    truth = to_vector(edges | edges.T).expand(10, -1)
+    K = torch.diag(torch.full((m,), 2.0).double()) - (edges | edges.T).double()
+    F = np.linalg.cholesky(np.linalg.inv(K.numpy()))
+    case = b.case_of_signals(lambda k, rng: rng.standard_normal((300, m)) @ F.T, truth, seed=0)
+    assert b.f1_told_the_truth(case).mean() > 0.95
+    chance = torch.from_numpy(np.random.default_rng(0).random(truth.shape) < truth.double().mean().item())
+    assert b.f1_told_the_truth(case._replace(edges=chance)).mean() < 0.6
 
 
 @pytest.mark.skipif("L2G_RAW" not in os.environ, reason="L2G_RAW names no folder of raw data")
@@ -118,7 +143,7 @@ def test_scores_of_the_graphical_lasso_are_compared_with_raw_files(monkeypatch, 
     assert b.compare_lasso() is False
     assert b.compare_lasso(write=True) is False
     assert b.compare_lasso() is True
-    assert list(b.lasso_scores()) == list(networks.FILES)
+    assert list(b.lasso_scores()) == [name for name in networks.FILES if not name.endswith("filtered")]
     torch.testing.assert_close(b.lasso_scores()["Sachs"], torch.from_numpy(X.mean(1)).float())
     X += 0.0005  # within the tolerance of coordinate descent
     assert b.compare_lasso() is True

@@ -103,7 +103,7 @@ def test_negative_partial_correlations_are_told_where_the_model_has_none():
 def test_time_is_told_if_it_matters():
     series = np.cumsum(RNG.standard_normal((400, 5)), 0)
     told = doubts.of_time(series)
-    assert "400 rows are worth about" in told and "n_independent='auto'" in told
+    assert "400 rows are worth about" in told and "time_series=True" in told and "n_independent='auto'" in told
     assert doubts.of_time(RNG.permutation(series)) is None
     weak = X[1:] + 0.2 * X[:-1]
     assert doubts.of_time(weak) is None, "worth 93 % of the rows"

@@ -1,5 +1,6 @@
 """What comes after fit: matrices, lists, frames, drawings and the summary."""
 
+import warnings
 import sys
 
 import matplotlib.pyplot as plt
@@ -119,10 +120,14 @@ def test_the_summary_tells_what_is_missing_and_what_to_distrust():
     text = fitted.summary()
     share = 100 * gaps.isna().to_numpy()[~gaps.isna().all(axis=1)].mean()
     assert f"{share:.3g} % of the values are missing" in text
-    assert "smallest eigenvalue of -" in text
+    assert "filled by what the rest of their rows says" in text and "eigenvalue" not in text
     for doubt in fitted.doubts_:
         assert f"  - {doubt}" in text
     assert "columns: centre, standardise" in text
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        robust = GraphLearner(standardise=True, robust=True).fit(gaps).summary()
+    assert "smallest eigenvalue of -" in robust and "each pair by the rows that have both" in robust
     plain = GraphLearner("exact", centre=False).fit(X).summary()
     assert "all edges are positive" in plain and "nodes do not vary on their own" in plain
     assert "columns: as they are" in plain and "probability" not in plain

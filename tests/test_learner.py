@@ -20,7 +20,7 @@ from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_score
 from test_completion import draw
 
 from helpers import GraphLearner, learner, paths, plots
-from helpers.beyond import atom_lists
+from helpers.beyond import atom_lists, moments
 from helpers.beyond.broad import BroadL2G
 from helpers.beyond.candidates import estimate_memory, fit_memory, fitting_options
 from helpers.beyond.equivariant import EquivariantL2G
@@ -431,6 +431,8 @@ def test_moments_that_cannot_be():
             GraphLearner(**options).fit_moments(S, 100)
     with pytest.raises(ValueError, match="n_independent='auto': time shows in rows only"):
         GraphLearner(n_independent="auto").fit_moments(S, 100)
+    with pytest.raises(ValueError, match="time_series=True: time shows in rows only"):
+        GraphLearner(time_series=True).fit_moments(S, 100)
     with pytest.raises(ValueError, match="names has 3 entries and S 12 columns"):
         GraphLearner().fit_moments(S, 100, names=["a", "b", "c"])
     fitted = GraphLearner().fit(pd.DataFrame(X).add_prefix("x"))
@@ -485,7 +487,7 @@ def test_time_series_are_worth_less(name):
     slow = SIGNED.copy()
     for t in range(1, len(slow)):
         slow[t] += 0.8 * slow[t - 1]
-    with pytest.warns(UserWarning, match="n_independent='auto'") as told:
+    with pytest.warns(UserWarning, match="Set time_series=True, .*n_independent='auto'") as told:
         plain = make(name).fit(slow)
     assert told[0].filename == __file__
     assert any("as in a time series" in doubt for doubt in plain.doubts_)
@@ -497,6 +499,60 @@ def test_time_series_are_worth_less(name):
             fitted.fit(slow)
             assert fitted.n_effective_ == pytest.approx(3000 * (1 - 0.64) / (1 + 0.64), rel=0.1)
             assert not any("time series" in doubt for doubt in fitted.doubts_)
+
+
+def slow_series(memory=0.9):
+    slow = SIGNED.copy()
+    for t in range(1, len(slow)):
+        slow[t] += memory * slow[t - 1]
+    return slow + 5
+
+
+@pytest.mark.parametrize("name", ["broad", "exact"])
+def test_time_series_are_filtered(name):
+    slow = slow_series()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error" if name == "broad" else "ignore", UserWarning)
+        fitted = make(name, time_series=True).fit(slow)
+        memory = moments.find_memory(slow)
+        by_hand = make(name, n_independent="auto").fit(moments.forget(slow, memory))
+    np.testing.assert_array_equal(fitted.memory_, memory)
+    assert memory[0] == pytest.approx(0.9, abs=0.05)
+    np.testing.assert_array_equal(fitted.adjacency_, by_hand.adjacency_)
+    np.testing.assert_array_equal(fitted.location_, by_hand.location_)
+    assert fitted.n_effective_ == by_hand.n_effective_ > 0.95 * len(slow)
+    assert fitted.score(slow[:200]) == by_hand.score(moments.forget(slow[:200], memory))
+    assert f"less what the last {len(memory)} rows foretell" in fitted.summary()
+    with pytest.raises(ValueError, match=f"X has {len(memory)} rows: with time_series=True more than {len(memory)}"):
+        fitted.score(slow[: len(memory)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        told = make(name, time_series=True, n_independent=77).fit(slow)
+        assert told.n_effective_ == 77
+        assert not hasattr(told.set_params(time_series=False).fit(slow), "memory_")
+
+
+def test_gaps_of_time_series_grow_and_are_filled():
+    slow = slow_series()
+    slow[np.random.default_rng(3).random(slow.shape) < 0.05] = np.nan
+    fitted = GraphLearner(time_series=True).fit(slow)
+    full = GraphLearner().fit(SIGNED)
+    near = np.abs(fitted.partial_correlation_ - full.partial_correlation_).max()
+    assert near < 0.15
+    assert fitted._missing > 0.05
+
+
+def test_the_mean_of_filled_columns_is_not_that_of_what_is_known():
+    """Both columns follow one large signal; the second one is known only where that is high."""
+    rng = np.random.default_rng(0)
+    common = 10 * rng.standard_normal((2000, 1))
+    data = common + rng.standard_normal((2000, 4))
+    data[common[:, 0] < 0, 1] = np.nan
+    fitted = GraphLearner().fit(data)
+    assert np.nanmean(data[:, 1]) > 7
+    assert abs(fitted.location_[1]) < 1
+    np.testing.assert_allclose(fitted.location_[[0, 2, 3]], data[:, [0, 2, 3]].mean(0), atol=1e-6)
+    assert "filled by what the rest of their rows says" in fitted.summary()
 
 
 def test_doubts_are_kept_and_told_once():
@@ -774,7 +830,7 @@ def test_no_more_candidates_are_advised_than_there_are_nodes():
         {"candidates": 0}, {"candidates": 1}, {"candidates": 2.5}, {"candidates": 20}, {"candidates": "5"},
         {"method": "mle", "candidates": 5}, {"prior": "mixed", "method": "unrolling", "candidates": 5},
         {"signed": True}, {"self_loops": True}, {"signed": 2}, {"self_loops": "no"}, {"n_independent": "automatic"},
-        {"signed": True, "method": "equivariant", "prior": "mixed"},
+        {"signed": True, "method": "equivariant", "prior": "mixed"}, {"time_series": 1}, {"time_series": "yes"},
     ],
 )  # fmt: skip
 def test_bad_options_are_named(options):

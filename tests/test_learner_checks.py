@@ -15,6 +15,7 @@ OPTIONS = [
     {"self_loops": False},
     {"standardise": True, "robust": True},
     {"n_independent": "auto", "centre": False},
+    {"time_series": True},
     {"method": "exact", "standardise": True, "robust": True},
 ]
 

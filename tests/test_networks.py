@@ -19,7 +19,13 @@ def share(X):
     return 1 / (1 + abs(X[0, 0]))
 
 
-NODES = {"NetSim 1": 5, "NetSim 2": 10, "NetSim 3": 15, "NetSim 4": 50, "Sachs": 11, "Sachs, logarithms": 11}
+def whiten(X):
+    """A filter, made up: it looks back two rows."""
+    return X[2:] - X[:-2]
+
+
+SIMULATIONS = {"NetSim 1": 5, "NetSim 2": 10, "NetSim 3": 15, "NetSim 4": 50}
+NODES = SIMULATIONS | {f"{name}, filtered": m for name, m in SIMULATIONS.items()} | {"Sachs": 11, "Sachs, logarithms": 11}
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +58,7 @@ def raw(monkeypatch, tmp_path):
 
 
 def test_shipped_networks():
-    found = networks.netsim(share) | networks.sachs()
+    found = networks.netsim(share, whiten) | networks.sachs()
     assert list(found) == list(networks.FILES) == list(NODES)
     for name, recordings in found.items():
         m = NODES[name]
@@ -62,11 +68,15 @@ def test_shipped_networks():
         assert recordings.edges.shape == (m * (m - 1) // 2,) and recordings.edges.dtype == torch.bool
         assert (0 < recordings.shrinkage).all() and (recordings.shrinkage < 1).all()
         assert (torch.linalg.eigvalsh(recordings.moments) > 0).all()
-    assert [r.edges.sum().item() for r in found.values()] == [5, 11, 18, 61, 20, 20]
+    assert [r.edges.sum().item() for r in found.values()] == [5, 11, 18, 61, 5, 11, 18, 61, 20, 20]
 
 
 def test_frames_are_worth_less_than_independent_samples_and_cells_are_not():
-    for recordings in networks.netsim(share).values():
+    for name, recordings in networks.netsim(share, whiten).items():
+        if name.endswith("filtered"):
+            assert (recordings.n_samples < 200).all() and (recordings.n_samples >= 180).all()
+            assert (recordings.n_effective > 0.9 * recordings.n_samples).all()
+            continue
         assert (recordings.n_samples == 200).all()
         assert (recordings.n_effective < 200).all() and (recordings.n_effective > 100).all()
     for recordings in networks.sachs().values():
@@ -74,7 +84,7 @@ def test_frames_are_worth_less_than_independent_samples_and_cells_are_not():
 
 
 def test_moments_are_those_of_standardised_samples(raw):
-    recordings = networks.netsim(share)["NetSim 2"]
+    recordings = networks.netsim(share, whiten)["NetSim 2"]
     X, _ = networks.rows("NetSim 2", raw)
     torch.testing.assert_close(recordings.moments, torch.from_numpy(X.swapaxes(1, 2) @ X / 40), rtol=0, atol=1e-6)
     assert recordings.moments.dtype == torch.float64
@@ -84,7 +94,7 @@ def test_moments_are_those_of_standardised_samples(raw):
 
 
 def test_a_simulation_out_of_its_file(raw):
-    recordings = networks.netsim(share)["NetSim 3"]
+    recordings = networks.netsim(share, whiten)["NetSim 3"]
     with np.load(raw / "netsim/sim3.npz") as file:
         X, truth = file["X"], file["truth"]
     assert recordings.source == "raw files, downloaded"
@@ -94,6 +104,16 @@ def test_a_simulation_out_of_its_file(raw):
         assert recordings.n_effective[k].item() == pytest.approx(40 * share(standardise(x)))
         assert recordings.shrinkage[k].item() == pytest.approx(ledoit_wolf(standardise(x), assume_centered=True)[1])
     assert recordings.edges.tolist() == truth[i, j].tolist()
+
+
+def test_a_filtered_simulation_is_standardised_again(raw):
+    recordings = networks.netsim(share, whiten)["NetSim 3, filtered"]
+    i, j = np.triu_indices(6, 1)
+    for k, x in enumerate(networks.rows("NetSim 3", raw)[0]):
+        rest = standardise(whiten(x))
+        np.testing.assert_allclose(recordings.correlations[k], np.corrcoef(rest.T)[i, j], atol=1e-6)
+        assert recordings.n_samples[k] == len(rest) == 38
+        assert recordings.n_effective[k].item() == pytest.approx(38 * share(rest))
 
 
 def test_the_folder_that_is_named_comes_first(raw, monkeypatch):
@@ -121,7 +141,7 @@ def test_a_simulation_that_does_not_fit_is_named(raw, change):
         X, truth = change(file["X"], file["truth"])
     np.savez(path, X=X, truth=truth)
     with pytest.raises(DatasetError, match=r"sim2.npz is damaged .*\(subjects, frames, nodes\) and a symmetric truth"):
-        networks.netsim(share)
+        networks.netsim(share, whiten)
 
 
 def test_proteins_that_do_not_fit_are_named(raw):
@@ -137,14 +157,14 @@ def test_proteins_that_do_not_fit_are_named(raw):
 
 def test_what_is_shipped_is_compared_with_raw_files(raw, monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "REAL", tmp_path / "real")
-    assert networks.compare(share) is False
-    assert networks.compare(share, write=True) is False
-    assert networks.compare(share) is True
+    assert networks.compare(share, whiten) is False
+    assert networks.compare(share, whiten, write=True) is False
+    assert networks.compare(share, whiten) is True
     cells = pd.read_csv(raw / networks.CELLS)
     cells.iloc[0] *= 3
     cells.to_csv(raw / networks.CELLS, index=False)
-    assert networks.compare(share) is False
+    assert networks.compare(share, whiten) is False
 
 
 def test_without_raw_files_nothing_is_compared():
-    assert networks.compare(share) is None
+    assert networks.compare(share, whiten) is None

@@ -120,7 +120,7 @@ CASES = [(name, "") for name in SIGNALS] + [(name, kind) for name in ("signed", 
 @pytest.mark.parametrize("name, kind", CASES)
 def test_estimates_equal_python(functions, name, kind):
     Z = SIGNALS[name]()
-    S, counts, _ = second_moments(Z - Z.mean(0), ddof=1)
+    S, counts, *_ = second_moments(Z - Z.mean(0), ddof=1)
     with torch.no_grad():
         expected = BROAD(torch.from_numpy(S), counts[0, 0] - 1, **KINDS[kind])
     call = """(text) => {

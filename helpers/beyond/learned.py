@@ -131,7 +131,8 @@ def _data(learner):
     m, n = learner.n_features_in_, learner.n_samples_
     yield f"Graph of {m:,} nodes from {n:,} samples, worth {learner.n_effective_:,.4g} independent ones"
     if learner._missing:
-        yield f"  {100 * learner._missing:.3g} % of the values are missing: each pair by the rows that have both"
+        how = "each pair by the rows that have both" if learner.robust else "filled by what the rest of their rows says"
+        yield f"  {100 * learner._missing:.3g} % of the values are missing: {how}"
     if learner._clipped:
         yield f"  correlations had a smallest eigenvalue of {-learner._clipped:.2g}: clipped to 0"
 
@@ -141,7 +142,10 @@ def _assumptions(learner):
     yield "  edges may be negative" if learner._can_sign else "  all edges are positive"
     yield f"  nodes {'may vary' if learner._can_loop else 'do not vary'} on their own"
     options = [name for name in ("centre", "standardise", "robust") if getattr(learner, name)]
-    yield f"  columns: {', '.join(options) or 'as they are'}; rows: independent draws of a normal law"
+    rows = "independent draws of a normal law"
+    if learner.time_series:
+        rows = f"a time series, less what the last {len(learner.memory_)} rows foretell"
+    yield f"  columns: {', '.join(options) or 'as they are'}; rows: {rows}"
 
 
 def _found(learner):

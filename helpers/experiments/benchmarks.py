@@ -17,11 +17,13 @@ import torch
 from safetensors.torch import save as tensors_to_bytes
 from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GroupKFold, cross_val_predict
 from tqdm.auto import tqdm
 
 from .. import metrics, paths, solvers
 from ..beyond.equivariant import EquivariantL2G
-from ..beyond.moments import effective_share
+from ..beyond.moments import effective_share, find_memory, forget
 from ..graphs import degrees, differences, laplacian, spawn, to_vector
 from ..real import datasets, networks
 from ..rivals import graphical_lasso
@@ -55,30 +57,41 @@ class Case(NamedTuple):
     lasso: torch.Tensor | None = None  # (n, E) scores of GraphicalLassoCV, which needs rows and minutes
 
 
-def real_cases():
-    """{name: Case} of NetSim and Sachs; time series count as many samples as they are worth."""
+def real_cases(*, filtered=False):
+    """{name: Case} of NetSim and Sachs, or of filtered NetSim; series count as many samples as they are worth."""
     scores = lasso_scores()
     return {
-        name: Case(r.moments, r.n_effective, r.shrinkage, r.edges.expand_as(r.correlations), scores[name])
-        for name, r in (networks.netsim(effective_share) | networks.sachs()).items()
+        name: Case(r.moments, r.n_effective, r.shrinkage, r.edges.expand_as(r.correlations), scores.get(name))
+        for name, r in (networks.netsim(effective_share, whiten) | networks.sachs()).items()
+        if name.endswith("filtered") == filtered
     }
+
+
+def whiten(X):
+    """Rows of a series X (n_rows, m) as `GraphLearner(time_series=True)` filters them."""
+    return forget(X, find_memory(X))
 
 
 def compare_networks(*, write=False):
     """Whether the shipped statistics of NetSim and Sachs are those of the raw files; None without these."""
-    return networks.compare(effective_share, write=write)
+    return networks.compare(effective_share, whiten, write=write)
 
 
 def lasso_scores():
-    """{name: (n, E)}: |partial correlations| of scikit-learn's GraphicalLassoCV on the rows behind real data."""
+    """{name: (n, E)}: |partial correlations| of scikit-learn's GraphicalLassoCV on the rows behind real data.
+
+    Not of filtered ones.
+    """
     stored = datasets.read_tensors(paths.REAL / LASSO_SCORES)
-    return {name: stored[file] for name, file in networks.FILES.items()}
+    return {name: stored[file] for name, file in networks.FILES.items() if file in stored}
 
 
 def compare_lasso(*, write=False):
     """Whether the shipped scores are those of the raw files; None without these. `write` replaces them. Minutes."""
     found = {}
     for name, file in networks.FILES.items():
+        if name.endswith("filtered"):
+            continue
         folder, _ = datasets.find(networks.raw_file(name), None)
         if folder is None:
             return None
@@ -253,6 +266,26 @@ def f1_in_hindsight(score, w, n_thresholds=200):
     thresholds = torch.unique(score.flatten().double().quantile(torch.linspace(0, 1, n_thresholds).double()))
     found = torch.stack([metrics.f1((score >= threshold).double(), w, LIKELY) for threshold in thresholds])
     return found[found.mean(-1).argmax()]
+
+
+def f1_told_the_truth(case, n_parts=5):
+    """F1 (n,) of a classifier of pairs that learns from the true networks of other subjects, threshold in hindsight.
+
+    Logistic regression on what all methods here go by: correlations, partial correlations, also shrunk ones, the
+    probability of `GraphLearner`, and the ranks of the last two within a subject. No user has such a teacher.
+    """
+    E = case.edges.shape[1]
+    shrunk, _ = partial_graph(shrink(case.moments, case.shrinkage), case.n_signals)
+    plain, _ = partial_graph(case.moments, case.n_signals)
+    probability = learner(LEARNER, case).probability.double().clamp(1e-6, 1 - 1e-6)
+    ranks = [x.argsort(-1).argsort(-1) / E for x in (shrunk, probability)]
+    seen = torch.stack([to_vector(case.moments), plain, shrunk, probability.logit(), *ranks], -1)
+    seen = ((seen - seen.mean((0, 1))) / seen.std((0, 1))).flatten(0, 1).numpy()
+    subject = np.arange(len(case.edges)).repeat(E)
+    edges = case.edges.flatten().numpy()
+    folds = GroupKFold(n_parts)
+    score = cross_val_predict(LogisticRegression(), seen, edges, groups=subject, cv=folds, method="decision_function")
+    return f1_in_hindsight(torch.from_numpy(score).reshape(case.edges.shape), case.edges.double())
 
 
 def calibration_numbers(probability, edges):

@@ -12,13 +12,13 @@ import torch
 from .. import metrics
 from ..beyond import broad_law
 from ..beyond.likelihood import laplacian_mle
-from ..beyond.moments import effective_share, find_memory, forget, second_moments
+from ..beyond.moments import effective_share, second_moments
 from ..graphs import all_pairs, degrees, differences, sample_graphs, spawn, to_matrix
 from ..rivals.partial_correlations import partial_graph, shrink
 from ..signals import bartlett
 from . import benchmarks, methods, tables
 from .benchmarks import LEARNER, LEDOIT_WOLF, LIKELY, NETWORKS, calibration_numbers, case_of_signals
-from .runs import RUNS, load_or_train, read_record
+from .runs import BROAD_SIZES, RUNS, SHORT_EPOCHS, broad, load_or_train, read_record
 
 MLE = "Laplacian maximum likelihood"
 N_NODES, N_SIGNALS = 50, 500  # of the ER graphs below
@@ -237,7 +237,7 @@ def series(n=32, memories=(0.0, 0.5, 0.9), n_rows=500):
     found = []
     for memory in memories:
         rows = [_series(L[k], memory, n_rows, child) for k, child in enumerate(spawn(61, n))]
-        filtered = [forget(X, find_memory(X)) for X in rows]
+        filtered = [benchmarks.whiten(X) for X in rows]
         S, worth = moments_of_series(rows)
         told = {
             LEARNER: moments_of_series(filtered),
@@ -302,7 +302,7 @@ def _numbers(model, draw):
 
 # --- sizes of the network -------------------------------------------------------------------------------------------
 
-SIZES = ("broad-4x64-looks0", "broad")  # runs, the last one is GraphLearner's
+SIZES = (*(broad(*size, epochs=SHORT_EPOCHS).name for size in BROAD_SIZES), "broad")  # the last is GraphLearner's
 
 
 @torch.no_grad()

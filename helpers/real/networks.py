@@ -2,7 +2,8 @@
 
 `netsim()` and `sachs()` read raw files, in the folder that `L2G_RAW` names or in data/raw/, or else the statistics of
 data/real/, which come with the repository: correlations, and what the methods need to know of the rows behind them.
-`share` is a function from samples X (n_samples, m) to how many independent samples each row is worth.
+`share` is a function from samples X (n_samples, m) to how many independent samples each row is worth, `whiten` one to
+rows that no longer resemble those before them, of which there may be fewer.
 
 * NetSim, netsim/sim1.npz to sim4.npz: realistic fMRI signals of 50 subjects, 200 frames each, on networks of 5, 10, 15
   and 50 regions. Cite S. M. Smith et al., Network modelling methods for FMRI, NeuroImage 54 (2011) 875-891.
@@ -31,6 +32,10 @@ FILES = {  # names in tables, and in files
     "NetSim 2": "sim2",
     "NetSim 3": "sim3",
     "NetSim 4": "sim4",
+    "NetSim 1, filtered": "sim1_filtered",
+    "NetSim 2, filtered": "sim2_filtered",
+    "NetSim 3, filtered": "sim3_filtered",
+    "NetSim 4, filtered": "sim4_filtered",
     "Sachs": "sachs",
     "Sachs, logarithms": "sachs_logarithms",
 }
@@ -60,9 +65,9 @@ class Recordings(NamedTuple):
 # --- what notebooks use ---------------------------------------------------------------------------------------------
 
 
-def netsim(share):
-    """{name: Recordings} of the four simulations, 50 subjects each."""
-    return {name: _recordings(name, share) for name in FILES if name.startswith("NetSim")}
+def netsim(share, whiten):
+    """{name: Recordings} of the four simulations, 50 subjects each: as they are, and filtered."""
+    return {name: _recordings(name, share, whiten) for name in FILES if name.startswith("NetSim")}
 
 
 def sachs():
@@ -70,10 +75,13 @@ def sachs():
     return {name: _recordings(name, lambda X: 1.0) for name in FILES if name.startswith("Sachs")}
 
 
-def _recordings(name, share):
+def _recordings(name, share, whiten=None):
     folder, source = find(raw_file(name), None)
     if folder is not None:
-        return summarise(*rows(name, folder), share, source)
+        X, truth = rows(name, folder)
+        if name.endswith("filtered"):
+            X = [standardise(whiten(x)) for x in X]
+        return summarise(X, truth, share, source)
     tensors = shipped_tensors("networks", [f"{FILES[name]}.{field}" for field in FIELDS])
     return Recordings(*tensors.values(), source)
 
@@ -83,7 +91,7 @@ def _recordings(name, share):
 
 def raw_file(name):
     """The raw file behind one of FILES."""
-    return f"netsim/{FILES[name]}.npz" if name.startswith("NetSim") else CELLS
+    return f"netsim/{FILES[name].removesuffix('_filtered')}.npz" if name.startswith("NetSim") else CELLS
 
 
 def rows(name, folder):
@@ -110,21 +118,20 @@ def _load_simulation(path):
 
 
 def summarise(X, truth, share, source="raw files"):
-    """Recordings of standardised samples X (n, n_samples, m) on the network `truth` (m, m) bool."""
-    n, n_samples, _ = X.shape
-    S = torch.from_numpy(X.swapaxes(1, 2) @ X / n_samples)
-    effective = [n_samples * share(x) for x in X]
+    """Recordings of standardised samples X, n tables (n_samples, m), on the network `truth` (m, m) bool."""
+    S = torch.from_numpy(np.stack([x.T @ x / len(x) for x in X]))
+    effective = [len(x) * share(x) for x in X]
     shrinkage = [ledoit_wolf_shrinkage(x, assume_centered=True) for x in X]
-    numbers = (torch.tensor(x, dtype=torch.float64) for x in ([n_samples] * n, effective, shrinkage))
+    numbers = (torch.tensor(x, dtype=torch.float64) for x in ([len(x) for x in X], effective, shrinkage))
     return Recordings(to_vector(S).float(), *numbers, to_vector(torch.from_numpy(truth)), source)
 
 
 # --- what is shipped ------------------------------------------------------------------------------------------------
 
 
-def compare(share, *, write=False):
+def compare(share, whiten, *, write=False):
     """Whether what is shipped is what the raw files say; None without these. `write` replaces it."""
-    found = netsim(share) | sachs()
+    found = netsim(share, whiten) | sachs()
     if "shipped statistics" in {recordings.source for recordings in found.values()}:
         return None
     content = statistics(found)
