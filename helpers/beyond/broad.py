@@ -407,8 +407,8 @@ def fill_missing_direction(S, n_signals):
 
 
 @torch.no_grad()
-def describe(S, n_signals, kinds):
-    """Features and weights of pairs and nodes: S (B, m, m) -> (B, N_PAIR_ROWS, E) and (B, N_NODE_ROWS, m), float32.
+def describe(S, n_signals, kinds, dtype=torch.float32):
+    """Features and weights of pairs and nodes: S (B, m, m) -> (B, N_PAIR_ROWS, E) and (B, N_NODE_ROWS, m).
 
     The rows of a pair: its features; then the most likely weights of its two atoms, what they see, how much the pair
     stands out of the noise, and the samples behind it. The rows of a node: its features, of which the last is what the
@@ -433,7 +433,8 @@ def describe(S, n_signals, kinds):
     i, j = edges
     k = K.diagonal(dim1=-2, dim2=-1)
     partial = -to_vector(K) / (k[:, i] * k[:, j]).sqrt()
-    return features(y, w, r, k, partial, n_pair, n_node, (signed, loops, constant), unit, edges)
+    rows = features(y, w, r, k, partial, n_pair, n_node, (signed, loops, constant), unit, edges)
+    return tuple(x.to(dtype) for x in rows)
 
 
 @torch.no_grad()
@@ -460,9 +461,8 @@ def describe_list(y, n_signals, kinds, edges, n_nodes, *, seed=0, progress=False
     partial = (w.difference - w.sum) / (k[i] * k[j]).sqrt()
     y, w, r = (Atoms(*(x[None] for x in atoms)) for atoms in (y, w, r))
     masks = kinds.masks(y.ground)
-    return features(
-        y, w, r, k[None], partial[None], n.expand(1, edges.shape[1]), n.expand(1, n_nodes), masks, unit[None], edges
-    )
+    numbers = n.expand(1, edges.shape[1]), n.expand(1, n_nodes)
+    return tuple(x.float() for x in features(y, w, r, k[None], partial[None], *numbers, masks, unit[None], edges))
 
 
 def features(y, w, r, k, partial, n_pair, n_node, masks, unit, edges):
@@ -507,7 +507,7 @@ def features(y, w, r, k, partial, n_pair, n_node, masks, unit, edges):
     ]  # fmt: skip
     scale = torch.exp(typical)
     given = [w.difference, w.sum, y.difference, y.sum, s, n_pair]
-    pairs = torch.stack([x.float() for x in (*columns, *given)], 1)
+    pairs = torch.stack([*columns, *given], 1)
 
     ground = w.ground * y.ground
     count = degrees(s, edges, m)
@@ -517,4 +517,4 @@ def features(y, w, r, k, partial, n_pair, n_node, masks, unit, edges):
         (y.ground * k).log().clamp(0, 12) / 3, (y.ground * diagonal).log().clamp(-3, 12) / 3, (count + 0.1).log() / 2,
         1 - constant / m - ground, w.ground, y.ground, unit[:, None].expand(B, m),
     ]  # fmt: skip
-    return pairs, torch.stack(of_node, 1).float()
+    return pairs, torch.stack(of_node, 1)

@@ -84,7 +84,7 @@ BROAD_NODES = (3, 200)  # of the family "broad", log-uniform
 STEPS_PER_EPOCH = 8  # of BroadL2G
 EXACT_SIGNALS = (10, 100)  # of the families in `posterior.LAWS`, log-uniform: so few that edges are in doubt
 BROAD_SIZES = ((3, 32, 1), (4, 64, 0), (5, 64, 3))  # rounds, width and looks of the networks that were compared,
-SHORT_EPOCHS = 300  # each trained for as long
+SHORT_EPOCHS = 200  # each trained for as long
 EXACT_EPOCHS = {"exact4": 500, "exact5": 400, "exact10": 150, "exact20": 120}  # about four minutes each
 ABLATIONS = {  # options of "mixed"
     "full model": (),
