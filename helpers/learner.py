@@ -26,11 +26,9 @@ from . import paths, solvers, training
 from .beyond import doubts, moments
 from .beyond.broad import BroadL2G
 from .beyond.candidates import (
-    GB,
     adjacency,
     candidate_edges,
-    fit_memory,
-    fitting_options,
+    check_memory,
     signed_candidate_edges,
 )
 from .beyond.completion import signed_laplacian
@@ -47,9 +45,7 @@ METHODS = ("equivariant", "pds", "exact", "mle", "unrolling")
 CANDIDATE_METHODS = ("equivariant", "exact", "pds", "unrolling")  # those that work on a list of candidates
 PRIORS = ("broad", "mixed", *FAMILIES)
 NETWORKS = {"equivariant": EquivariantL2G, "broad": BroadL2G, "unrolling": Unrolling}
-UNROLLING_NODES = 20  # of the graphs that `unrolling` was trained on
 SIGMA2 = 1e-4  # of Eq. (9), for graphs of mean degree 1
-LARGEST = 1e152  # of |X|, and 1 / LARGEST the least: weights are of the size of 1 / X^2
 
 
 class GraphLearner(LearnedGraph, BaseEstimator):
@@ -264,12 +260,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
     def _check_memory(self, n, m):
         """Say what memory is needed; if there is less, MemoryError with options that fit."""
         method = "broad" if self._is_broad else self.method
-        needed = fit_memory(n, m, self.candidates, method)
-        free = psutil.virtual_memory().available
-        self._say(f"{m:,} nodes, {n:,} samples: about {needed / GB:.2g} GB of memory, {free / GB:.2g} GB are free")
-        if needed > free:
-            need = f"{m:,} nodes need about {needed / GB:.2g} GB, {free / GB:.2g} GB are free"
-            raise MemoryError(f"{need}: {fitting_options(n, m, method, free)}")
+        self._say(check_memory(n, m, self.candidates, method, psutil.virtual_memory().available))
 
     # --- the steps of fit -------------------------------------------------------------------------------------------
 
@@ -289,10 +280,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
 
     def _fit(self, X):
         X = self._validate(X, ensure_min_samples=2, ensure_min_features=2)
-        if np.nanmax(np.abs(X)) > LARGEST:
-            raise ValueError(
-                f"X has values beyond {LARGEST:g}: weights go with 1 / X^2; divide X by a number of that size"
-            )
+        moments.check_range(X)
         self._check_options(X.shape[1])
         vars(self).pop("memory_", None)
         if self.time_series:
@@ -302,7 +290,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         self._check_memory(n, m)
         options = {"centre": self.centre, "standardise": self.standardise, "robust": self.robust}
         self.location_, self.scale_ = moments.location_and_scale(X, self.node_names_, **options)
-        self._unit = self._find_unit((X - self.location_) / self.scale_)
+        self._unit = moments.find_unit((X - self.location_) / self.scale_, may_agree=self._is_broad)
         Z = self._in_unit(X, self._unit)
         mean_costs = n / (n - 1) if self.centre and n > 1 else 1.0  # a mean that was estimated costs a sample
         self._variances = mean_costs * root_mean_square(Z, robust=self.robust) ** 2
@@ -385,15 +373,6 @@ class GraphLearner(LearnedGraph, BaseEstimator):
             raise ValueError(f"X has {len(X)} rows: with time_series=True more than {len(self.memory_)} are needed")
         return moments.forget(X, self.memory_)
 
-    def _find_unit(self, Z):
-        """The median size of centred and scaled samples: distances are computed in this unit."""
-        if not np.nan_to_num(Z).any() or (_is_constant(Z) and not self._is_broad):
-            raise ValueError("X is constant: signals that do not vary say nothing about a graph")
-        unit = float(np.nanmedian(np.abs(Z[Z != 0])))
-        if not 1 / LARGEST <= unit <= LARGEST:
-            raise ValueError(f"X varies by {unit:.0e}: weights go with 1 / X^2; divide X by a number of that size")
-        return unit
-
     def _in_unit(self, X, unit):
         """Samples centred, scaled and divided by `unit`; robust: each brought to the same size."""
         Z = (X - self.location_) / self.scale_ / unit
@@ -449,7 +428,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         """Distances of all pairs, (E,)."""
         if np.isnan(Z).any():
             return differences(torch.from_numpy(moments.second_moments(Z, robust=self.robust).matrix)).clamp_min(0)
-        if self.robust or Z.shape[1] == 2 or _is_constant(Z):
+        if self.robust or Z.shape[1] == 2 or moments.is_constant(Z):
             return pair_distances(Z, all_pairs(Z.shape[1]), robust=self.robust)
         return distances(Z)
 
@@ -504,13 +483,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         found = [unroll(_network("unrolling", family), y, edges, m) for family in families]
         found = [most_likely(w, y, edges, m) for w in found]
         w = found[0] if len(found) == 1 else max(found, key=lambda w: log_likelihood(w, y, sigma2=SIGMA2))
-        if m != UNROLLING_NODES:
-            degree = 2 * is_edge(w).sum().item() / m
-            self._doubt(
-                f"method='unrolling' was trained on graphs of {UNROLLING_NODES} nodes and X has {m}: do not rely on "
-                f"this graph of {degree:.3g} edges per node. method='equivariant' was trained on many sizes, "
-                "method='exact' needs no training"
-            )
+        self._doubt(doubts.of_transfer(m, 2 * is_edge(w).sum().item() / m))
         return w
 
     def _keep(self, w, probability, y, edges):
@@ -545,11 +518,6 @@ class GraphLearner(LearnedGraph, BaseEstimator):
 
 def _is_number(x, low, high):
     return isinstance(x, Real) and low <= x <= high
-
-
-def _is_constant(Z):
-    """Whether every sample (row) has one value at all nodes."""
-    return (Z == Z[:, :1]).all()
 
 
 # --- networks --------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """What comes after fit: matrices, lists, frames, drawings and the summary."""
 
-import warnings
 import sys
+import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np

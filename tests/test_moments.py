@@ -128,7 +128,7 @@ def test_robust_pairs_are_judged_by_the_rows_that_have_both():
 
 
 def test_two_columns_of_which_one_ends_early_have_andersons_estimate():
-    """The most likely moments in closed form: regress the short column on the long one, whose moments are of all rows."""
+    """Most likely moments in closed form: regress the short column on the long one, whose moments are of all rows."""
     rng = np.random.default_rng(5)
     x = rng.standard_normal(3000) + 2
     X = np.column_stack([x, 0.8 * x + 0.5 * rng.standard_normal(3000)])

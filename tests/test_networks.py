@@ -25,7 +25,9 @@ def whiten(X):
 
 
 SIMULATIONS = {"NetSim 1": 5, "NetSim 2": 10, "NetSim 3": 15, "NetSim 4": 50}
-NODES = SIMULATIONS | {f"{name}, filtered": m for name, m in SIMULATIONS.items()} | {"Sachs": 11, "Sachs, logarithms": 11}
+NODES = (
+    SIMULATIONS | {f"{name}, filtered": m for name, m in SIMULATIONS.items()} | {"Sachs": 11, "Sachs, logarithms": 11}
+)
 
 
 @pytest.fixture(autouse=True)

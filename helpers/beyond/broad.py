@@ -242,7 +242,7 @@ class BroadL2G(nn.Module):
         """Weights (E, B): the likeliest ones, drawn towards their mean, in the scale of the data, and corrected.
 
         `alone` are those of the two atoms of a pair if all others are as they are thought to be, each (E, B). With
-        leverage l a weight is known up to a factor of about 1 + sqrt(2 / N) / l: corrections are the less, the less that is.
+        leverage l a weight is known up to a part of about sqrt(2 / N) / l: the less that is, the less is corrected.
         """
         _, positive, negative = log_p.exp().unbind(-1)
         p = positive + negative

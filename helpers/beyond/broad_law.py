@@ -210,7 +210,8 @@ def _moments(rng, K, plain):
     n, m, _ = K.shape
     Sigma = np.linalg.inv(K)
     noisy = (rng.random(n) < LAW["noise"]) & ~plain
-    noise = rng.uniform(0, LAW["noise_size"], (n, 1)) * np.exp(0.5 * rng.standard_normal((n, m))) / np.einsum("nii->ni", K)
+    size = rng.uniform(0, LAW["noise_size"], (n, 1)) * np.exp(0.5 * rng.standard_normal((n, m)))
+    noise = size / np.einsum("nii->ni", K)
     F = np.linalg.cholesky(Sigma + (noisy[:, None] * noise)[:, :, None] * np.eye(m))
     low, high = np.log(LAW["n_signals"])
     n_true = np.exp(rng.uniform(low, high, n)).astype(int)

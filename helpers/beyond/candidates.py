@@ -218,6 +218,15 @@ def fit_memory(n, m, candidates, method):
     return estimate_memory(m, n, candidates) + 8 * 3 * n * m + network
 
 
+def check_memory(n, m, candidates, method, free):
+    """What memory a fit needs, as text; if fewer bytes are `free`, MemoryError with options that fit."""
+    needed = fit_memory(n, m, candidates, method)
+    if needed > free:
+        need = f"{m:,} nodes need about {needed / GB:.2g} GB, {free / GB:.2g} GB are free"
+        raise MemoryError(f"{need}: {fitting_options(n, m, method, free)}")
+    return f"{m:,} nodes, {n:,} samples: about {needed / GB:.2g} GB of memory, {free / GB:.2g} GB are free"
+
+
 def fitting_options(n, m, method, free):
     """Options that fit into `free` bytes, as text."""
     if method not in ("equivariant", "broad", "exact", "pds"):

@@ -18,6 +18,7 @@ MIN_DENSE = 10  # nodes
 UNITS = 100  # between the largest and the smallest standard deviation
 ALIKE = 1e-4  # share of its variance that a copy of another column has for itself
 NEGATIVE = -0.2  # partial correlation
+UNROLLING_NODES = 20  # of the graphs that method="unrolling" was trained on
 WORTH = 0.8  # independent samples per row, below which it matters
 N_NAMED = 3
 
@@ -127,6 +128,17 @@ def of_size(probability, n_signals):
             f"{n_edges:,.0f} of {n_pairs:,} pairs are edges, more than in the graphs that the network was trained on: "
             "look for a cause that all columns share and subtract it, or raise min_probability"
         )
+
+
+def of_transfer(n_nodes, degree):
+    """Another number of nodes than an Unrolling was trained on; `degree` is what it found per node."""
+    if n_nodes == UNROLLING_NODES:
+        return None
+    return (
+        f"method='unrolling' was trained on graphs of {UNROLLING_NODES} nodes and X has {n_nodes}: do not rely on "
+        f"this graph of {degree:.3g} edges per node. method='equivariant' was trained on many sizes, "
+        "method='exact' needs no training"
+    )
 
 
 def of_repair(clipped):

@@ -22,6 +22,7 @@ WINDOW = 3  # lags are summed up to so many times the time within which samples 
 ORDER = 10  # a filter looks back at most so many rows, times log10(n)
 MAX_SERIES = 500  # columns among which pairs are averaged, and
 MAX_VALUES = 2**24  # values that are transformed at once
+LARGEST = 1e152  # of |X|, and 1 / LARGEST the least: weights are of the size of 1 / X^2
 MAX_SPREAD = 1e70  # between the variances of two columns
 N_STEPS = 20  # of the EM algorithm
 WHITE = 0.1  # of a signal per column: what is added to second moments before they fill gaps
@@ -71,6 +72,30 @@ def check_scale(scale, names):
     if not scale.all():
         constant = names[scale == 0][:5].tolist()
         raise ValueError(f"X has constant columns, {constant}: drop them, or do not standardise")
+
+
+def check_range(X):
+    """ValueError if weights for X (n, m) would be out of range."""
+    if np.nanmax(np.abs(X)) > LARGEST:
+        raise ValueError(f"X has values beyond {LARGEST:g}: weights go with 1 / X^2; divide X by a number of that size")
+
+
+def find_unit(Z, *, may_agree):
+    """The median size of centred and scaled samples Z (n, m), in which distances are computed; or ValueError.
+
+    may_agree : whether all columns may have the same values
+    """
+    if not np.nan_to_num(Z).any() or (is_constant(Z) and not may_agree):
+        raise ValueError("X is constant: signals that do not vary say nothing about a graph")
+    unit = float(np.nanmedian(np.abs(Z[Z != 0])))
+    if not 1 / LARGEST <= unit <= LARGEST:
+        raise ValueError(f"X varies by {unit:.0e}: weights go with 1 / X^2; divide X by a number of that size")
+    return unit
+
+
+def is_constant(Z):
+    """Whether every sample (row) has one value at all nodes."""
+    return (Z == Z[:, :1]).all()
 
 
 def check_spread(variances, names):
