@@ -285,6 +285,14 @@ def where_trained(frame, row):
     return 2 * like(model=UNROLLING if row.x < 500 else "Exact optimum of Eq. (4)")(frame, row)
 
 
+def more_than_plain(frame, row):
+    """What a filtered simulation must have more than the one as it is, with both intervals."""
+    plain = stored("13_networks")
+    name = row.family.removesuffix(", filtered")
+    (plain,) = plain[match(plain, {"family": name, "metric": row.metric, "model": row.model})].itertuples()
+    return plain.value + plain.ci + row.ci
+
+
 LEARNER, LEDOIT_WOLF = "GraphLearner", "Partial correlations (Ledoit-Wolf)"
 NETSIM = ["NetSim 1", "NetSim 2", "NetSim 3", "NetSim 4"]
 SOLVERS = ["PDS", UNTUNED]
@@ -303,6 +311,11 @@ BARS = [
     single("noise-is-empty", "00_quickstart", "<", 0.78, metric="false edges"),
     single("learner-below-paper", "00_quickstart_methods", "<", of_paper("1", -1, "L2G"), model="broad"),
     single("time-counted", "00_quickstart_trust", ">=", 0.9, table="time", model='n_independent="auto"'),
+    single("time-filtered", "00_quickstart_trust", ">=", 0.9, table="time", model="time_series=True"),
+    single(
+        "filter-finds-more", "00_quickstart_trust", ">", apart(1, model='n_independent="auto"'), table="series", x=9.5,
+        model="time_series=True",
+    ),
     single("robust-helps", "00_quickstart_trust", ">", apart(1, model="robust=False"), x=3, model="robust=True"),
     single("column-order", "00_quickstart", "==", 0, metric="edges that depend on the order of the columns"),
     #
@@ -584,6 +597,10 @@ BARS = [
         metric="F1", model=LEARNER, family=NETSIM,
     ),
     single(
+        "netsim-teacher", "13_taught", ">=", lambda frame, row: dict(zip(NETSIM, (0.93, 0.9, 0.9, 0.85)))[row.family],
+    ),
+    single("netsim-filter", "13_filtered", ">", more_than_plain, metric="AUPRC", model=LEARNER),
+    single(
         "netsim-best", "13_networks", ">", of_rows(max, model=lambda name: not name.startswith("GraphLearner")),
         metric="F1", model=LEARNER, family=NETSIM,
     ),
@@ -624,10 +641,19 @@ BARS = [
     single("heavy-edge", "13_targets", ">=", 0.9, table="heavy edge", metric="F1", model=LEARNER),
     single("heavy-edge-away", "13_targets", ">=", 0.95, metric="F1 away from it", model=LEARNER),
     single("gaps-sure", "13_targets", ">=", 0.9, table="gaps", metric="true of the sure", model=LEARNER),
+    single(
+        "gaps-rank", "13_targets", ">=",
+        lambda frame, row: like(1 / 1.1, family=row.family.replace("10%", "0%"))(frame, row), table="gaps",
+        metric="AUPRC", model=LEARNER, family=["10% missing", "10% missing with a strong common part"],
+    ),
+    single(
+        "series-filtered", "13_targets", ">=", like(1 / 1.1, family="memory 0"), table="series", metric="AUPRC",
+        model=LEARNER, family=["memory 0.5", "memory 0.9"],
+    ),
     single("series-sure", "13_targets", ">=", 0.9, table="series", metric="true of the sure", model=LEARNER),
     single(
-        "size-pays", "13_targets", "<", of_rows(min, family=lambda name: name.startswith("broad-")), table="sizes",
-        metric=["log-loss", "log GMSE"], family="broad",
+        "size-pays", "13_targets", "<", of_rows(min, family=["broad-3x32-looks1", "broad-4x64-looks0"]), table="sizes",
+        metric=["log-loss", "log GMSE"], family="broad-5x64-looks3",
     ),
     single(
         "broad-sure", "13_targets", ">=", 0.9, table="broad law", metric="true of the sure", model=LEARNER

@@ -146,8 +146,9 @@ def test_the_end_of_a_heavy_edge_cannot_be_told():
 def test_gaps_are_as_many_as_stated_and_counted_per_pair(certain):
     certain.p = 0.95
     rows = pd.DataFrame(stress.missing_values(n=2, shares=(0.0, 0.3), n_rows=400))
-    full, full_mean, some, some_mean, *strong = certain.told
-    assert len(strong) == 4 and torch.equal(strong[2], some)  # the same gaps, whatever the ground
+    full, full_mean, _, some, some_mean, some_apart, *strong = certain.told
+    assert len(strong) == 6 and torch.equal(strong[3], some)  # the same gaps, whatever the ground
+    assert torch.equal(some_apart, some)
     assert (full == 400).all() and (full_mean == 400).all()
     present = some.diagonal(dim1=-2, dim2=-1) / 400
     assert present.mean() == pytest.approx(0.7, abs=0.05) and present.std() > 0.1
@@ -161,11 +162,20 @@ def test_moments_with_gaps_are_those_of_the_law():
     w = torch.tensor([[1.0, -2, 0.5]]).double()
     K = stress.precision_matrix(w, ground=0.5)[0]
     L = torch.linalg.cholesky(K).mT.numpy()
-    S, counts = stress._moments_with_gaps(L, 0.2, 40_000, 0)
-    np.testing.assert_allclose(S @ K.numpy(), np.eye(3), atol=0.05)
-    assert counts.max() < 40_000
-    _, counts = stress._moments_with_gaps(L, 0.0, 100, 0)
-    assert (counts == 100).all()
+    X = stress._rows_with_gaps(L, 0.2, 40_000, 0)
+    np.testing.assert_allclose(stress.second_moments(X).matrix @ K.numpy(), np.eye(3), atol=0.05)
+    np.testing.assert_allclose(stress.pairwise_moments(X)[0] @ K.numpy(), np.eye(3), atol=0.05)
+    assert 0.1 < np.isnan(X).mean() < 0.3
+    assert not np.isnan(stress._rows_with_gaps(L, 0.0, 100, 0)).any()
+
+
+def test_at_either_end_of_the_heavy_edge():
+    """0-1 is heavy, 2 is joined to 0, 3 to 1, 2 to 3: all four pairs of 2 and 3 with 0 and 1, and not 2-3."""
+    pairs = [tuple(pair) for pair in stress.all_pairs(5).T.tolist()]
+    edges = torch.tensor([[pair in {(0, 1), (0, 2), (1, 3), (2, 3)} for pair in pairs]])
+    heavy = torch.tensor([[pair == (0, 1) for pair in pairs]])
+    found = {pair for pair, on in zip(pairs, stress.at_either_end(edges, heavy)[0]) if on}
+    assert found - {(0, 1)} == {(0, 2), (0, 3), (1, 2), (1, 3)}
 
 
 def test_series_remember_and_are_worth_fewer_rows(certain):

@@ -145,7 +145,7 @@ def second_moments(Z, *, robust=False, ddof=0):
     no_mean = np.zeros(Z.shape[1])
     if not robust and known.all():
         return Moments(Z.T @ Z / max(len(Z) - ddof, 1), counts, no_mean)
-    S, clipped = _pairwise_moments(Z, known, counts, robust)
+    S, clipped = pairwise_moments(Z, robust=robust)
     S, mean = (S, no_mean) if robust else most_likely_moments(Z, S, centre=ddof > 0)
     d = np.sqrt(n / np.maximum(n - ddof, 1))
     return Moments(S * np.outer(d, d), counts, mean, clipped if robust else 0.0)
@@ -178,11 +178,11 @@ def most_likely_moments(Z, S, *, centre, n_steps=N_STEPS):
     return (S + S.T) / 2 * np.outer(d, d), mean * d
 
 
-def _pairwise_moments(Z, known, counts, robust):
+def pairwise_moments(Z, *, robust=False):
     """S (m, m) with the correlations of each pair over the rows that have both, and what was clipped of it."""
-    often = counts >= min(MIN_VALUES, len(Z))
+    known = (~np.isnan(Z)).astype(np.float64)
+    often = known.T @ known >= min(MIN_VALUES, len(Z))
     d = root_mean_square(Z, robust=robust)
-    known = known.astype(np.float64)
     if not known.all():
         d = _reconcile(np.nan_to_num(np.clip(Z, -CUT * d, CUT * d) if robust else Z), known, d, often)
     R = _robust_correlations(Z, d, often) if robust else _pairwise_correlations(np.nan_to_num(Z), known) * often

@@ -3,7 +3,7 @@
 A row is a frame with the columns value and ci, one line per family or other case; `t` are the `Tables`.
 """
 
-from . import benchmarks, measure
+from . import benchmarks, measure, stress
 from .exactness import TOLD as TOLD
 from .judging import FACTOR, PERCENT, across, agrees, below, nearer, share_below, under
 
@@ -328,6 +328,13 @@ def other_networks(t, metric, model=LEARNER, families=tuple(NETSIM_F1)):
     return t.rows("13_networks", model=model, metric=metric).loc[list(families)]
 
 
+def filtered_networks(t, metric):
+    """A measure of GraphLearner on the four simulations after a filter, per network."""
+    return t.rows("13_filtered", model=LEARNER, metric=metric).rename(
+        index=lambda name: name.removesuffix(", filtered")
+    )
+
+
 def best_graph(t):
     """Whether the graph of GraphLearner has a higher F1 than that of every rival, per simulation."""
     f1 = t.grid("13_networks", metric="F1")[list(NETSIM_F1)].drop(index=benchmarks.MIXED)
@@ -344,9 +351,10 @@ SHARES_OF_MLE = {"log-sd 0": 0.35, "log-sd 0.5": 0.8, "log-sd 1": 0.85, "log-sd 
 
 
 def sizes(t):
-    """Whether the largest network is the best one, per measure."""
+    """Whether the largest of the networks that were trained for as long is the best one, per measure."""
     found = t.grid("13_targets", table="sizes", index="family", columns="metric")[["log-loss", "log GMSE"]]
-    return found.loc["broad"] < found.drop(index="broad").min()
+    *smaller, largest, _ = stress.SIZES
+    return found.loc[largest] < found.loc[smaller].min()
 
 
 def wrong_pairs(t, n_signals):
@@ -368,6 +376,19 @@ def _in_a_list(name):
 def target(t, table, model=LEARNER, index="family", **where):
     """A measure beyond the paper's law, per family."""
     return t.rows("13_targets", index, table=table, model=model, **where)
+
+
+def ratio_to(t, table, metric, plain):
+    """A measure beyond the paper's law relative to that of the family `plain`, per other family."""
+    value = target(t, table, metric=metric).value
+    return value.drop(plain) / value[plain]
+
+
+def few_gaps(t):
+    """Whether the AUPRC with a tenth of the values missing is that without gaps or 10 % less at most."""
+    value = target(t, "gaps", metric="AUPRC").value
+    kinds = {"a weak common part": "", "a strong common part": " with a strong common part"}
+    return {name: PERCENT * value[f"10% missing{kind}"] >= value[f"0% missing{kind}"] for name, kind in kinds.items()}
 
 
 def false_edges(t):

@@ -12,7 +12,7 @@ import torch
 from .. import metrics
 from ..beyond import broad_law
 from ..beyond.likelihood import laplacian_mle
-from ..beyond.moments import effective_share, second_moments
+from ..beyond.moments import effective_share, pairwise_moments, second_moments
 from ..graphs import all_pairs, degrees, differences, sample_graphs, spawn, to_matrix
 from ..rivals.partial_correlations import partial_graph, shrink
 from ..signals import bartlett
@@ -125,7 +125,8 @@ def ranks_by_sign(n=64, shares=(0.0, 0.2, 0.5)):
 def graphs_beside_a_heavy_edge(n=64, numbers=(500, 1000, 3000)):
     """F1 of all other pairs where one edge is 1,000 times as heavy, also without those that share a node with it.
 
-    "F1 if it is not heavy" is that of the same graphs and pairs if that edge has a weight like the others.
+    "F1 if it is not heavy" is that of the same graphs and pairs if that edge has a weight like the others, and "F1 if
+    only the end is unknown" that of a graph which has, for each true edge at one end of the heavy one, both ends.
     """
     w = er_graphs(n, seed=30)
     heavy = torch.zeros_like(w, dtype=torch.bool).scatter(1, w.argmax(1, keepdim=True), True)
@@ -140,6 +141,10 @@ def graphs_beside_a_heavy_edge(n=64, numbers=(500, 1000, 3000)):
         scores = {(model, "F1"): (graph, heavy) for model, graph in graphs.items()}
         scores[LEARNER, "F1 away from it"] = graphs[LEARNER], near
         scores[LEARNER, "F1 if it is not heavy"] = light, heavy
+        scores[LEARNER, "F1 if only the end is unknown"] = (
+            torch.where(near, at_either_end(w > 0, heavy), graphs[LEARNER]),
+            heavy,
+        )
         for (model, metric), (graph, left_out) in scores.items():
             value = metrics.f1((graph & ~left_out).double(), torch.where(left_out, 0, w), LIKELY)
             found.append(tables.mean_row("heavy edge", f"N = {n_signals}", metric, model, value))
@@ -151,6 +156,14 @@ def touches(edge):
     ends = degrees(edge.double()) > 0
     i, j = all_pairs(ends.shape[-1])
     return ends[:, i] | ends[:, j]
+
+
+def at_either_end(edges, heavy):
+    """Pairs of an end of the one heavy edge with what either end is joined to: (n, E) bool, (n, E) bool -> (n, E)."""
+    ends = degrees(heavy.double()) > 0
+    others = (to_matrix(edges.double()) * ends[:, None, :]).sum(-1) > 0  # nodes with an edge to one of the ends
+    i, j = all_pairs(ends.shape[-1])
+    return (ends[:, i] & others[:, j]) | (ends[:, j] & others[:, i])
 
 
 def evidence_of_an_end(n=16, numbers=(500, 1000, 3000)):
@@ -203,28 +216,35 @@ GROUNDS = {"": 0.1, " with a strong common part": 1e-4}  # of graphs with mean d
 def missing_values(n=16, shares=(0.0, 0.1, 0.3, 0.5), n_rows=200):
     """AUPRC and calibration by the share of missing values, which is another one in each column.
 
-    Besides the learner, which is told how many rows are behind each pair, the same network told their mean. With little
-    ground all nodes have a large part in common, of which moments over different rows disagree.
+    Besides the learner, which is told how many rows are behind each pair, the same network told their mean, and told
+    the moments of each pair over the rows that have both. With little ground all nodes have a large part in common, of
+    which moments over different rows disagree.
     """
     w = er_graphs(n, 0.5, seed=50)
     found = []
     for (name, ground), share in product(GROUNDS.items(), shares):
         L = torch.linalg.cholesky(precision_matrix(w, ground)).mT.numpy()
-        S, counts = zip(*(_moments_with_gaps(L[k], share, n_rows, child) for k, child in enumerate(spawn(51, n))))
-        S, counts = (torch.from_numpy(np.stack(x)) for x in (S, counts))
-        mean = counts.mean((-2, -1))
-        for model, numbers in {LEARNER: counts, f"{LEARNER}, told the mean": mean}.items():
-            found += _trust("gaps", f"{share:.0%} missing{name}", model, benchmarks.estimate(LEARNER, S, numbers)[0], w)
+        rows = [_rows_with_gaps(L[k], share, n_rows, child) for k, child in enumerate(spawn(51, n))]
+        filled = [second_moments(X) for X in rows]
+        S = torch.from_numpy(np.stack([x.matrix for x in filled]))
+        counts = torch.from_numpy(np.stack([x.counts.clip(1) for x in filled]))
+        apart = torch.from_numpy(np.stack([pairwise_moments(X)[0] for X in rows]))
+        told = {
+            LEARNER: (S, counts),
+            f"{LEARNER}, told the mean": (S, counts.mean((-2, -1))),
+            f"{LEARNER}, pairs apart": (apart, counts),
+        }
+        for model, data in told.items():
+            found += _trust("gaps", f"{share:.0%} missing{name}", model, benchmarks.estimate(LEARNER, *data)[0], w)
     return found
 
 
-def _moments_with_gaps(L, share, n_rows, seed):
-    """Second moments of rows x, L x white noise, of which up to twice the share is missing per column; and counts."""
+def _rows_with_gaps(L, share, n_rows, seed):
+    """Rows x (n_rows, m), L x white noise, of which up to twice the share is missing per column."""
     rng = np.random.default_rng(seed)
     X = np.linalg.solve(L, rng.standard_normal((len(L), n_rows))).T
     X[rng.random(X.shape) < rng.uniform(0, 2 * share, len(L)).clip(0, 0.9)] = np.nan
-    found = second_moments(X)
-    return found.matrix, found.counts.clip(1)
+    return X
 
 
 def series(n=32, memories=(0.0, 0.5, 0.9), n_rows=500):
