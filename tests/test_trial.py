@@ -400,7 +400,7 @@ WRONG = {
     "open quote": ('a,b,c\n"1,2,3\n', "A quotation mark in row 2 is never closed."),
 }
 NOTED = {
-    "NaN": (csv(GAPS), "2 values are missing: each pair of columns is judged by the rows that have both."),
+    "NaN": (csv(GAPS), "2 values are missing: filled by what the rest of the rows says."),
     "mostly NaN": (csv(EMPTY), "1 of 6 columns cannot be used: “e” has 9 values, and 10 are needed."),
     "constant": (csv(CHAIN.assign(a=1)), "“a” has the same value in all rows."),
     "230 columns": (csv(WIDE), "The first 200 of 230 columns are chosen"),

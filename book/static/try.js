@@ -155,7 +155,7 @@
     }
     if (gaps.length) {
       const missing = gaps.reduce((sum, k) => sum + table.gaps[k], 0);
-      said.push(`${missing} value${missing > 1 ? "s are" : " is"} missing: each pair of columns is judged by the rows that have both.`);
+      said.push(`${missing} value${missing > 1 ? "s are" : " is"} missing: filled by what the rest of the rows says.`);
     }
     if (usable.length > MAX_NODES) said.push(`The first ${MAX_NODES} of ${usable.length} columns are chosen, as many as this page takes.`);
     say(said.join(" "), "note");
