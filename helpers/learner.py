@@ -300,8 +300,8 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         counted = self.n_independent == "auto" or (self.time_series and self.n_independent is None)
         share = moments.effective_share(Z) if counted else 1.0
         if self._is_broad and self.candidates is None:
-            found = moments.second_moments(Z, robust=self.robust, ddof=bool(self.centre))
-            S, counts, mean, self._clipped = found
+            options = {"robust": self.robust, "ddof": bool(self.centre)}
+            S, counts, mean, self._clipped = moments.second_moments(Z, **options)
             self.location_ = self.location_ + mean * self.scale_ * self._unit
             self._learn_broad(learn_from_moments, S, self._count(n, counts, share))
             self._doubt(doubts.of_gaps(counts, self.node_names_), doubts.of_repair(self._clipped))
