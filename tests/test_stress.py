@@ -90,14 +90,29 @@ def test_the_heavy_edge_itself_does_not_count(certain):
     assert rows["Partial correlations"] > 0.8
 
 
-def test_calibration_on_the_broad_law_counts_all_families(certain):
+def test_the_broad_law_is_judged_in_all_families(certain):
     certain.p = 0.95
-    rows = pd.DataFrame(stress.calibration_on_the_broad_law(n=3, n_nodes=6)).query("model == @b.LEARNER")
+    rows = pd.DataFrame(stress.judge_on_the_broad_law(n=3, n_nodes=6)).query("model == @b.LEARNER")
     sure = rows[rows.metric == "sure pairs"].set_index("family").value
     by_number = sure.filter(like="N = ")
     assert len(by_number) == 3 and by_number.sum() == 9 * 3 * 15 == sure.drop(by_number.index).sum()
     share = rows[rows.metric == "true of the sure"].set_index("family").value
     assert share["tree"] == pytest.approx(5 / 15)
+    ratio = rows[rows.metric == "log GMSE over likelihood"].set_index("family").value
+    families = [family for family in stress.broad_law.FAMILIES if family != "empty"]
+    seed = stress.spawn(40, 9)[families.index("tree")]
+    draw = stress.broad_law.sample_broad(3, 6, seed=seed, families=["tree"])
+    ones, likely = (stress.metrics.gmse(x, draw.w.double()) for x in (torch.ones(3, 15), stress.likely_on_atoms(draw)))
+    assert ratio["tree"] == pytest.approx((ones / likely).log().mean().item(), rel=1e-3)
+
+
+def test_likely_weights_are_those_of_all_atoms():
+    """With very many samples they are the truth."""
+    w = torch.tensor([[1.0, -2, 0.5, 0, 1, 1]]).double()
+    S = torch.linalg.inv(stress.precision_matrix(w, 0.5))
+    told = {"moments": S, "n_signals": torch.full_like(S, 1e9), "signed": torch.ones(1).bool()}
+    draw = SimpleNamespace(**told, self_loops=torch.ones(1).bool())
+    torch.testing.assert_close(stress.likely_on_atoms(draw), w, atol=0.02, rtol=0)
 
 
 def test_pairs_at_the_ends_of_an_edge():

@@ -1,7 +1,7 @@
 """Compile every kernel once, so that neither a test nor a notebook has to: python -m helpers.experiments.compilation
 
-`make setup` calls it. The compiled code stays in `__pycache__`, beside `kernels.py` and `jumps.py` in helpers/engine,
-until these change.
+`make setup` calls it. The compiled code stays in `__pycache__`, beside `kernels.py`, `jumps.py` and `gaps.py` in
+helpers/engine, until these change.
 """
 
 import numpy as np
@@ -9,6 +9,7 @@ import torch
 
 from .. import models, solvers
 from ..beyond import posterior
+from ..engine import gaps
 from ..engine.layouts import DIRECT_NODES
 
 
@@ -25,6 +26,7 @@ def compile_kernels() -> None:
     law = posterior.Law(3)
     rng = np.random.default_rng(0)
     posterior.walk(law, np.eye(3), 2, posterior.draw_state(law, rng), 1, 1, rng)
+    gaps.fill(np.zeros((2, 3)), np.eye(2, 3) > 0, np.eye(3))
 
 
 if __name__ == "__main__":

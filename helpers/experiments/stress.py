@@ -11,6 +11,8 @@ import torch
 
 from .. import metrics
 from ..beyond import broad_law
+from ..beyond.atoms import Kinds
+from ..beyond.broad import N_PAIR_FEATURES, describe
 from ..beyond.likelihood import laplacian_mle
 from ..beyond.moments import effective_share, pairwise_moments, second_moments
 from ..graphs import all_pairs, degrees, differences, sample_graphs, spawn, to_matrix
@@ -290,29 +292,40 @@ def _trust(table, family, model, probability, w):
     return [rank, *(tables.single_row(table, family, metric, model, value) for metric, value in numbers.items())]
 
 
-def calibration_on_the_broad_law(n=64, n_nodes=30):
-    """The share of sure pairs that are edges, on graphs of the law that the network learned from: per family, per N."""
+def judge_on_the_broad_law(n=64, n_nodes=30):
+    """On graphs of the law that the network learned from, per family and per N: the share of sure pairs that are edges,
+    and the logarithm of the error of weights, relative to that of maximum likelihood of the same atoms."""
     families = [family for family in broad_law.FAMILIES if family != "empty"]
     draws = [
         broad_law.sample_broad(n, n_nodes, seed=seed, families=[family])
         for family, seed in zip(families, spawn(40, len(families)))
     ]
-    w = torch.cat([draw.w for draw in draws])
+    w = torch.cat([draw.w for draw in draws]).double()
     n_signals = torch.cat([draw.n_signals for draw in draws]).mean((-2, -1))
+    family = np.repeat(families, n)
+    parts = {name: torch.from_numpy(family == name) for name in families}
+    parts |= {f"N = {low:,} to {high:,}": (n_signals >= low) & (n_signals < high) for low, high in pairwise(NUMBERS)}
+    likely = torch.cat([likely_on_atoms(draw) for draw in draws])
     found = []
     for model in NETWORKS:
-        probability = [
-            benchmarks.estimate(model, d.moments, _numbers(model, d), signed=d.signed, self_loops=d.self_loops)[0]
+        answers = [
+            benchmarks.estimate(model, d.moments, _numbers(model, d), signed=d.signed, self_loops=d.self_loops)
             for d in draws
         ]
-        parts = {family: (p, draw.w != 0) for family, p, draw in zip(families, probability, draws)}
-        for low, high in pairwise(NUMBERS):
-            chosen = (n_signals >= low) & (n_signals < high)
-            parts[f"N = {low:,} to {high:,}"] = torch.cat(probability)[chosen], w[chosen] != 0
-        for name, (p, edges) in parts.items():
-            numbers = calibration_numbers(p, edges)
+        probability, expected = (torch.cat(x) for x in zip(*answers))
+        for name, chosen in parts.items():
+            numbers = calibration_numbers(probability[chosen], w[chosen] != 0)
             found += [tables.single_row("broad law", name, metric, model, v) for metric, v in numbers.items()]
+            some = chosen & w.any(-1)
+            ratio = (metrics.gmse(expected[some].double(), w[some]) / metrics.gmse(likely[some], w[some])).log()
+            found.append(tables.mean_row("broad law", name, "log GMSE over likelihood", model, ratio))
     return found
+
+
+def likely_on_atoms(draw):
+    """The most likely signed weights (n, E) of atoms of all kinds that a graph may have, as the network sees them."""
+    pairs, nodes = describe(draw.moments, draw.n_signals, Kinds(draw.signed, draw.self_loops), torch.float64)
+    return (pairs[:, N_PAIR_FEATURES] - pairs[:, N_PAIR_FEATURES + 1]) / nodes[:, -1, :1]
 
 
 def _numbers(model, draw):
