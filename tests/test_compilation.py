@@ -3,7 +3,8 @@ import numpy as np
 from numba.core.registry import CPUDispatcher
 
 from helpers.beyond import posterior
-from helpers.engine import jumps, kernels
+from helpers.beyond.moments import second_moments
+from helpers.engine import gaps, jumps, kernels
 from helpers.experiments.compilation import compile_kernels
 
 
@@ -27,3 +28,14 @@ def test_the_chain_is_compiled_once_for_all_laws():
     for law in posterior.LAWS.values():
         posterior.walk(law, np.eye(law.n_nodes), 30.0, posterior.draw_state(law, rng), 1, 1, rng)
     assert jumps.walk.signatures == compiled
+
+
+def test_gaps_are_filled_by_what_was_compiled_whatever_the_layout():
+    compile_kernels()
+    compiled = list(gaps.fill.signatures)
+    assert len(compiled) == 1
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    X[0, 0] = np.nan
+    for table in (X, np.asfortranarray(X), np.repeat(X, 2, 1)[:, ::2]):
+        second_moments(table)
+    assert gaps.fill.signatures == compiled

@@ -161,6 +161,7 @@ def most_likely_moments(Z, S, *, centre, n_steps=N_STEPS):
     centre=False the mean stays 0.
     """
     n, m = Z.shape
+    Z = np.ascontiguousarray(Z)  # as `gaps.fill` was compiled for
     known = ~np.isnan(Z)
     d = np.sqrt(np.diag(fill_constant(S, n)))
     Z = np.nan_to_num(Z) / d
