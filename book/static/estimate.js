@@ -6,7 +6,6 @@
 const FASTEST = 1e3; // factor by which a weight may grow in one update
 const ZERO = 1e-9; // of the largest eigenvalue: what is smaller is zero
 const FILLED = 1e4; // of the largest eigenvalue
-const CERTAIN = 0.1; // least unit of a correction of a log-weight
 const LEAST = 1e-3; // leverage of an improbable pair, times m: there is always a way from node to node
 
 // --- three kinds of atoms: differences (E,), sums (E,) and the ground (m,) -------------------------------------------
@@ -282,60 +281,46 @@ function probabilities(logit) {
   return { positive, negative };
 }
 
-// Weights (E,): the likeliest ones, drawn towards their mean, in the scale of the data, and corrected. alone: those of a
+// Weights (E,): the most likely ones, drawn towards their mean, in the scale of the data, and corrected. alone: those of a
 // pair's atoms if all others are as they are thought to be.
-function weigh(layers, h, { positive, negative }, { w, y, nodes, nPair }, alone) {
+function weigh(layers, h, { positive, negative }, { w, y, nodes }, alone) {
   const E = positive.length;
   const p = positive.map((x, e) => x + negative[e]);
-  const ofSign = (values) =>
-    p.map((x, e) => {
-      const share = positive[e] / Math.max(x, 1e-12);
-      return share * values.difference[e] + (1 - share) * values.sum[e];
-    });
-  const [likely, single] = [w, alone].map((atoms) => ofSign(atoms).map((x) => Math.max(x, 1e-9)));
-  // a weight of that leverage is known up to about this part of it
-  const error = ofSign(y).map((seen, e) => Math.sqrt(2 / nPair[e]) / clamp(likely[e] * seen, 1e-3, 1));
+  const ofSign = (weights, e) => {
+    const share = positive[e] / Math.max(p[e], 1e-12);
+    return Math.log(Math.max(share * weights.difference[e] + (1 - share) * weights.sum[e], 1e-9));
+  };
+  const logarithm = p.map((_, e) => ofSign(w, e));
   const all = Math.max(total(p), 1e-6);
-  const meanOf = (values) => total(p.map((x, e) => x * values[e])) / all;
-  const logarithm = likely.map(Math.log);
-  const middle = meanOf(logarithm);
+  const middle = total(p.map((x, e) => x * logarithm[e])) / all;
   const ratio = logarithm.map((x) => x - middle);
-  const spread = Math.sqrt(meanOf(ratio.map((x) => x * x)) + 1e-6);
+  const spread = Math.sqrt(total(p.map((x, e) => x * ratio[e] ** 2)) / all + 1e-6);
   // what the ground leaves of the leverage to the pairs; sums without an edge share the common mode with it
   let rank = 0;
   for (let k = 7; k < nodes.length; k += 8) rank += nodes[k];
   for (let e = 0; e < E; e++) rank -= (1 - negative[e]) * w.sum[e] * y.sum[e];
   // Foster: the leverages of the edges add up to the rank, and y measures resistances without bias
-  const scale = (weights) => {
+  const scale = (logarithms) => {
     let seen = 0;
-    weights.forEach((weight, e) => {
+    logarithms.forEach((x, e) => {
+      const weight = Math.exp(x);
       seen += positive[e] * Math.min(weight * y.difference[e], 2) + negative[e] * Math.min(weight * y.sum[e], 2);
     });
     return Math.log(clamp(Math.max(rank, 0.1) / Math.max(seen, 1e-3), 0.05, 20));
   };
-  const common = [Math.log(spread) / 3, scale(likely)];
+  const common = [Math.log(spread) / 3, scale(logarithm)];
   const width = h.length / E;
-  const known = new Float64Array(E * (width + 6));
+  const known = new Float64Array(E * (width + 5));
   for (let e = 0; e < E; e++) {
-    const at = e * (width + 6);
+    const at = e * (width + 5);
     known.set(h.subarray(e * width, (e + 1) * width), at);
-    const own = [ratio[e] / 3, ratio[e] / (spread + 0.1) / 3];
-    const told = [...own, ...common, (Math.log(single[e]) - middle) / 3, Math.log(error[e]) / 2];
+    const told = [ratio[e] / 3, ratio[e] / (spread + 0.1) / 3, ...common, (ofSign(alone, e) - middle) / 3];
     known.set(told.map((x) => clamp(x, -5, 5)), at + width);
   }
-  // how strongly to draw, what to add, whether to trust the common scale, and what the others leave rather than all
-  const answer = perceptron(layers, known);
-  const drawn = ratio.map((_, e) => {
-    const news = sigmoid(answer[4 * e + 3] - 1);
-    const from = Math.log(news * single[e] + (1 - news) * likely[e]) - middle;
-    const doubt = clamp(2 * Math.log(error[e] / spread), -6, 6);
-    return clamp(middle + from * sigmoid(-doubt - answer[4 * e]), -25, 25);
-  });
-  const off = scale(drawn.map(Math.exp));
-  return drawn.map((x, e) => {
-    const correction = clamp(Math.min(CERTAIN + 2 * error[e], 0.5) * answer[4 * e + 1], -3, 3);
-    return Math.exp(x + sigmoid(answer[4 * e + 2]) * off + correction);
-  });
+  const answer = perceptron(layers, known); // how strongly to draw, what to add, and whether to trust the common scale
+  const drawn = ratio.map((x, e) => clamp(middle + x * sigmoid(3 - answer[3 * e]), -25, 25));
+  const off = scale(drawn);
+  return drawn.map((x, e) => Math.exp(x + sigmoid(answer[3 * e + 2]) * off + clamp(0.3 * answer[3 * e + 1], -3, 3)));
 }
 
 // What an estimate of all other pairs leaves unexplained of each pair: features told (E, 11), the likeliest weights of a

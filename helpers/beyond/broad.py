@@ -32,8 +32,6 @@ N_NODE_FEATURES = 8
 N_PAIR_ROWS = N_PAIR_FEATURES + 6  # features, and what estimates are made from: see `describe`
 N_NODE_ROWS = N_NODE_FEATURES + 3
 N_AFTERTHOUGHTS = 11  # features of a pair from an estimate of all others, see `explain_away`
-N_ABOUT_WEIGHT = 6  # features of a pair's weight, see `_weights`
-CERTAIN = 0.1  # least unit of a correction of a log-weight: no data are so precise that there is nothing to correct
 EARLIER = 0.25  # what an estimate that is made on the way counts in the loss
 LEAST = 1e-3  # leverage of an improbable pair, times m: there is always a way from node to node
 PAIRS_PER_STEP = 12_000  # of all graphs together, in training
@@ -100,7 +98,7 @@ class BroadL2G(nn.Module):
 
     max_gradient = 1.0
 
-    def __init__(self, n_rounds=5, *, width=64, n_looks=3):
+    def __init__(self, n_rounds=5, *, width=64, n_looks=2):
         super().__init__()
         if not 0 <= n_looks < n_rounds:
             raise ValueError(f"n_looks={n_looks}: a number between 0 and n_rounds - 1 = {n_rounds - 1} is needed")
@@ -110,7 +108,7 @@ class BroadL2G(nn.Module):
         self.rounds = nn.ModuleList(Round(width) for _ in range(n_rounds))
         self.looks = nn.ModuleList(nn.Linear(N_AFTERTHOUGHTS, width) for _ in range(n_looks))
         self.edge = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
-        self.size = nn.Sequential(nn.Linear(width + N_ABOUT_WEIGHT, width), nn.ReLU(), nn.Linear(width, 4))
+        self.size = nn.Sequential(nn.Linear(width + 5, width), nn.ReLU(), nn.Linear(width, 3))
         nn.init.constant_(self.edge[-1].bias, -2.0)  # most pairs are no edges
 
     # --- what a method and a trainable model offer ------------------------------------------------------------------
@@ -239,30 +237,22 @@ class BroadL2G(nn.Module):
         return log_p, self._weights(h, log_p, known, alone)
 
     def _weights(self, h, log_p, known, alone):
-        """Weights (E, B): the likeliest ones, drawn towards their mean, in the scale of the data, and corrected.
+        """Weights (E, B): the most likely ones, drawn towards their mean, in the scale of the data, and corrected.
 
-        `alone` are those of the two atoms of a pair if all others are as they are thought to be, each (E, B). With
-        leverage l a weight is known up to a part of about sqrt(2 / N) / l: the less that is, the less is corrected.
+        `alone` are those of the two atoms of a pair if all others are as they are thought to be, each (E, B).
         """
         _, positive, negative = log_p.exp().unbind(-1)
         p = positive + negative
         share = positive / p.clamp_min(1e-12)
 
         def of_sign(a, b):
-            return share * a + (1 - share) * b
+            return (share * a + (1 - share) * b).clamp_min(1e-9).log()
 
-        likely, alone = (of_sign(*x).clamp_min(1e-9) for x in ((known.difference, known.sum), alone))
-        leverage = (likely * of_sign(known.y_difference, known.y_sum)).clamp(1e-3, 1)
-        error = (2 / known.n_signals).sqrt() / leverage
+        logarithm = of_sign(known.difference, known.sum)
         total = p.sum(0).clamp_min(1e-6)
-
-        def mean_of(x):
-            return (p * x).sum(0) / total
-
-        logarithm = likely.log()
-        mean = mean_of(logarithm)
+        mean = (p * logarithm).sum(0) / total
         ratio = logarithm - mean
-        spread = (mean_of(ratio.square()) + 1e-6).sqrt()
+        spread = ((p * ratio.square()).sum(0) / total + 1e-6).sqrt()
         # what the ground leaves of the leverage to the pairs; sums without an edge share the common mode with it
         rank = (known.left.sum(0) - ((1 - negative) * known.sum * known.y_sum).sum(0)).clamp_min(0.1)
 
@@ -272,16 +262,13 @@ class BroadL2G(nn.Module):
             seen = of_edges + negative * (weight * known.y_sum).clamp_max(2)
             return (rank / seen.sum(0).clamp_min(1e-3)).clamp(0.05, 20).log()
 
-        told = [ratio / 3, ratio / (spread + 0.1) / 3, spread.log() / 3, scale(likely), (alone.log() - mean) / 3]
-        told = torch.stack([x.clamp(-5, 5).expand_as(ratio) for x in (*told, error.log() / 2)], -1)
-        pull, add, trust, news = in_parts(lambda *x: self.size(torch.cat(x, -1)), h, told).unbind(-1)
-        news = torch.sigmoid(news - 1)
-        ratio = (news * alone + (1 - news) * likely).log() - mean
-        doubt = 2 * (error / spread).log()  # of a normal law with that spread, observed with that error
-        logarithm = (mean + ratio * torch.sigmoid(-doubt.clamp(-6, 6) - pull)).clamp(-25, 25)
+        told = [ratio / 3, ratio / (spread + 0.1) / 3, spread.log() / 3, scale(logarithm.exp())]
+        told.append((of_sign(*alone) - mean) / 3)
+        told = torch.stack([x.clamp(-5, 5).expand_as(ratio) for x in told], -1)
+        pull, add, trust = in_parts(lambda *x: self.size(torch.cat(x, -1)), h, told).unbind(-1)
+        logarithm = (mean + ratio * torch.sigmoid(3 - pull)).clamp(-25, 25)
         # where weights are equal the scale is known best from all of them, where one is heavy from itself alone
-        correction = ((CERTAIN + 2 * error).clamp_max(0.5) * add).clamp(-3, 3)
-        return (logarithm + torch.sigmoid(trust) * scale(logarithm.exp()) + correction).exp()
+        return (logarithm + torch.sigmoid(trust) * scale(logarithm.exp()) + (0.3 * add).clamp(-3, 3)).exp()
 
 
 def error_of(log_p, weight, w, n_nodes):

@@ -83,8 +83,8 @@ MIXED_SIGNALS = (10, 10_000)
 BROAD_NODES = (3, 200)  # of the family "broad", log-uniform
 STEPS_PER_EPOCH = 8  # of BroadL2G
 EXACT_SIGNALS = (10, 100)  # of the families in `posterior.LAWS`, log-uniform: so few that edges are in doubt
-BROAD_SIZES = ((3, 32, 1), (4, 64, 0), (5, 64, 3))  # rounds, width and looks of the networks that were compared,
-SHORT_EPOCHS = 200  # each trained for as long
+BROAD_SIZES = ((3, 32, 1), (4, 64, 0), (5, 64, 2))  # rounds, width and looks of the networks that were compared,
+SHORT_EPOCHS = 150  # each trained for as long
 EXACT_EPOCHS = {"exact4": 500, "exact5": 400, "exact10": 150, "exact20": 120}  # about four minutes each
 ABLATIONS = {  # options of "mixed"
     "full model": (),
@@ -338,7 +338,7 @@ def equivariant(family, n_nodes=20, options=()):
     )  # fmt: skip
 
 
-def broad(n_rounds=5, width=64, n_looks=3, epochs=1600):
+def broad(n_rounds=5, width=64, n_looks=2, epochs=1000):
     """BroadL2G on fresh graphs of the broad law; an epoch has graphs of one size. The plain one is GraphLearner's."""
     size = f"-{n_rounds}x{width}-looks{n_looks}" if epochs == SHORT_EPOCHS else ""
     return Run(
