@@ -653,7 +653,7 @@ BARS = [
     single("series-sure", "13_targets", ">=", 0.9, table="series", metric="true of the sure", model=LEARNER),
     single(
         "size-pays", "13_targets", "<", of_rows(min, family=["broad-3x32-looks1", "broad-4x64-looks0"]), table="sizes",
-        metric=["log-loss", "log GMSE"], family="broad-5x64-looks3",
+        metric=["log-loss", "log GMSE"], family="broad-5x64-looks2",
     ),
     single(
         "broad-likelihood", "13_targets", "<", lambda frame, row: -row.ci, metric="log GMSE over likelihood",
