@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import solve_toeplitz
 from sklearn.utils import check_array
 
-from ..engine import gaps
+from ..engine.gaps import fill
 from ..signals import CUT, pair_distances, root_mean_square
 
 MIN_VALUES = 3  # of a column with gaps, and of a pair of columns: two points always lie on a line
@@ -161,7 +161,7 @@ def most_likely_moments(Z, S, *, centre, n_steps=N_STEPS):
     centre=False the mean stays 0.
     """
     n, m = Z.shape
-    Z = np.ascontiguousarray(Z)  # as `gaps.fill` was compiled for
+    Z = np.ascontiguousarray(Z)  # as `fill` was compiled for
     known = ~np.isnan(Z)
     d = np.sqrt(np.diag(fill_constant(S, n)))
     Z = np.nan_to_num(Z) / d
@@ -170,7 +170,7 @@ def most_likely_moments(Z, S, *, centre, n_steps=N_STEPS):
     for _ in range(n_steps):
         noisy = add_white_signal(fill_constant(S, n), n / (1 + WHITE * m))
         X = Z - mean
-        covariance = gaps.fill(X, known, np.linalg.inv(noisy))
+        covariance = fill(X, known, np.linalg.inv(noisy))
         if centre:
             step = X.mean(0)
             mean = mean + step
