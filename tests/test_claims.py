@@ -622,45 +622,45 @@ BARS = [
     ),
     single("smooth-signals", "13_smooth", ">=", apart(-1, model="Eq. (4)"), metric="F1", model=LEARNER),
     single(
-        "law-kept", "13_targets", "<=", like(1.1, model='GraphLearner (prior="mixed")'), table="paper's law",
+        "law-kept", "15_targets", "<=", like(1.1, model='GraphLearner (prior="mixed")'), table="paper's law",
         model=LEARNER,
     ),
-    single("spread-likelihood", "13_targets", "<", like(model=MLE), table="weights", model=LEARNER),
+    single("spread-likelihood", "15_targets", "<", like(model=MLE), table="weights", model=LEARNER),
     single(
-        "spread-target", "13_targets", "<=",
+        "spread-target", "15_targets", "<=",
         lambda frame, row: {"0": 0.35, "0.5": 0.8, "1": 0.85, "2": 0.6}[row.family.split()[-1]]
         * like(model=MLE)(frame, row),
         table="weights", model=LEARNER,
     ),
     single(
-        "spread-limit", "13_targets", "<=", like(1.1, model="Posterior mean (told the law)"), table="weights",
+        "spread-limit", "15_targets", "<=", like(1.1, model="Posterior mean (told the law)"), table="weights",
         model=LEARNER,
     ),
-    single("white-noise", "13_targets", "<=", 1e-3, table="white noise", model=LEARNER),
-    single("negative-edges", "13_targets", ">", apart(1, model=LEDOIT_WOLF), table="signs", model=LEARNER),
-    single("heavy-edge", "13_targets", ">=", 0.9, table="heavy edge", metric="F1", model=LEARNER),
-    single("heavy-edge-away", "13_targets", ">=", 0.95, metric="F1 away from it", model=LEARNER),
-    single("gaps-sure", "13_targets", ">=", 0.9, table="gaps", metric="true of the sure", model=LEARNER),
+    single("white-noise", "15_targets", "<=", 1e-3, table="white noise", model=LEARNER),
+    single("negative-edges", "15_targets", ">", apart(1, model=LEDOIT_WOLF), table="signs", model=LEARNER),
+    single("heavy-edge", "15_targets", ">=", 0.9, table="heavy edge", metric="F1", model=LEARNER),
+    single("heavy-edge-away", "15_targets", ">=", 0.95, metric="F1 away from it", model=LEARNER),
+    single("gaps-sure", "15_targets", ">=", 0.9, table="gaps", metric="true of the sure", model=LEARNER),
     single(
-        "gaps-rank", "13_targets", ">=",
+        "gaps-rank", "15_targets", ">=",
         lambda frame, row: like(1 / 1.1, family=row.family.replace("10%", "0%"))(frame, row), table="gaps",
         metric="AUPRC", model=LEARNER, family=["10% missing", "10% missing with a strong common part"],
     ),
     single(
-        "series-filtered", "13_targets", ">=", like(1 / 1.1, family="memory 0"), table="series", metric="AUPRC",
+        "series-filtered", "15_targets", ">=", like(1 / 1.1, family="memory 0"), table="series", metric="AUPRC",
         model=LEARNER, family=["memory 0.5", "memory 0.9"],
     ),
-    single("series-sure", "13_targets", ">=", 0.9, table="series", metric="true of the sure", model=LEARNER),
+    single("series-sure", "15_targets", ">=", 0.9, table="series", metric="true of the sure", model=LEARNER),
     single(
-        "size-pays", "13_targets", "<", of_rows(min, family=["broad-3x32-looks1", "broad-4x64-looks0"]), table="sizes",
+        "size-pays", "15_targets", "<", of_rows(min, family=["broad-3x32-looks1", "broad-4x64-looks0"]), table="sizes",
         metric=["log-loss", "log GMSE"], family="broad-5x64-looks2",
     ),
     single(
-        "broad-likelihood", "13_targets", "<", lambda frame, row: -row.ci, metric="log GMSE over likelihood",
+        "broad-likelihood", "15_targets", "<", lambda frame, row: -row.ci, metric="log GMSE over likelihood",
         model=LEARNER,
     ),
     single(
-        "broad-sure", "13_targets", ">=", 0.9, table="broad law", metric="true of the sure", model=LEARNER
+        "broad-sure", "15_targets", ">=", 0.9, table="broad law", metric="true of the sure", model=LEARNER
     ),
 ]  # fmt: skip
 

@@ -118,7 +118,7 @@ def test_white_noise_per_number_of_samples_and_nodes():
     frame = pd.concat(
         [tidy("white noise", {r.LEARNER: [0.1, 0.2]}, xs=(100, 10_000)).assign(family=f"{m} nodes") for m in (20, 50)]
     )
-    assert r.false_edges(only("13_targets", frame)) == {
+    assert r.false_edges(only("15_targets", frame)) == {
         ("100 samples", "20 nodes"): 0.1, ("10,000 samples", "20 nodes"): 0.2,
         ("100 samples", "50 nodes"): 0.1, ("10,000 samples", "50 nodes"): 0.2,
     }  # fmt: skip

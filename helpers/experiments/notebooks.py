@@ -45,6 +45,7 @@ NBVAL = (
 NBVAL_ENVIRONMENT = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "L2G_CHECK": "1"}
 # The longest start first.
 SLOWEST = (
+    "15_beyond_the_law",
     "13_other_benchmarks",
     "09_abide",
     "12_large_graphs",

@@ -352,7 +352,7 @@ SHARES_OF_MLE = {"log-sd 0": 0.35, "log-sd 0.5": 0.8, "log-sd 1": 0.85, "log-sd 
 
 def sizes(t):
     """Whether the largest of the networks that were trained for as long is the best one, per measure."""
-    found = t.grid("13_targets", table="sizes", index="family", columns="metric")[["log-loss", "log GMSE"]]
+    found = t.grid("15_targets", table="sizes", index="family", columns="metric")[["log-loss", "log GMSE"]]
     *smaller, largest, _ = stress.SIZES
     return found.loc[largest] < found.loc[smaller].min()
 
@@ -375,7 +375,7 @@ def _in_a_list(name):
 
 def target(t, table, model=LEARNER, index="family", **where):
     """A measure beyond the paper's law, per family."""
-    return t.rows("13_targets", index, table=table, model=model, **where)
+    return t.rows("15_targets", index, table=table, model=model, **where)
 
 
 def ratio_to(t, table, metric, plain):
