@@ -52,15 +52,6 @@ def test_nodes_are_numbered_at_random():
     assert len(np.unique(hubs)) == 10
 
 
-@pytest.mark.parametrize("family", ["ER", "geometric"])
-def test_mean_degrees_are_log_uniform(family):
-    rng = np.random.default_rng(3)
-    degree = np.log([broad_law._adjacency(rng, family, 20, 60).sum(2).mean() for _ in range(300)])
-    low, high = np.log(LAW["degree"])
-    assert degree.mean() == pytest.approx((low + high) / 2, abs=0.2)
-    assert degree.std() == pytest.approx((high - low) / 12**0.5, rel=0.15)
-
-
 def test_weights_have_mean_degree_1_and_the_stated_spread():
     rng = np.random.default_rng(0)
     A = adjacency("dense", 400)
@@ -74,9 +65,9 @@ def test_weights_have_mean_degree_1_and_the_stated_spread():
     assert (np.abs(spread[paper] - 0.07) < 0.03).all()
     light = spread[~paper][size[~paper].sum((1, 2)) < M * 1.001]  # no heavy edges
     assert 1.5 < light.max() < 2.3
-    # 40 % have a spread up to 0.2; of the others, up to 2, an eighth is below 0.25 and half below 1
-    assert 0.4 < (light < 0.25).mean() < 0.54
-    assert 0.63 < (light < 1).mean() < 0.77
+    # 40 % have a spread up to 0.2; of the others, 2 u^1.5, a quarter is below 0.25 and half below 0.71
+    assert 0.45 < (light < 0.25).mean() < 0.65
+    assert 0.62 < (light < 0.71).mean() < 0.78
     assert not negative[paper].any() and (negative == (W < 0).any((1, 2))).all()
     assert 0.4 < negative[~paper].mean() < 0.7
     heavy = size[~paper].sum((1, 2)) > M * 1.001
@@ -143,7 +134,7 @@ def test_noise_tails_and_overstated_numbers():
     assert variances[several & clean].mean() == pytest.approx(1.0, abs=0.02)
     many = n > 3000  # unequal noise
     assert variances[many & ~clean].std(1).mean() > 3 * variances[many & clean].std(1).mean()
-    assert 0.15 < (n != n.astype(int)).mean() < 0.23 and n.max() > 10_000
+    assert 0.05 < (n != n.astype(int)).mean() < 0.12 and n.max() > 10_000
 
 
 def test_gaps_are_counted_pair_by_pair():

@@ -12,26 +12,23 @@ import torch
 
 from ..graphs import all_pairs, random_adjacency, spawn
 from ..signals import bartlett
-from .moments import second_moments
+from .moments import pairwise_moments
 
 FAMILIES = ("BA", "ER", "SBM", "WS", "geometric", "grid", "tree", "star", "empty", "dense")
 SHARES = (0.13, 0.17, 0.12, 0.13, 0.12, 0.06, 0.08, 0.04, 0.08, 0.07)  # of the families
 LAW = {
     "n_signals": (5, 10_000),  # log-uniform
     "paper": 0.25,  # share of graphs with the paper's weights, ground and samples
-    "degree": (0.4, 8.0),  # mean number of edges per node of ER, SBM and geometric graphs, log-uniform
-    "even": 0.4,  # share of the others whose log-weights have a standard deviation up to 0.2
-    "spread": 2.0,  # the largest standard deviation of the log-weights of the rest
+    "even": 0.4,  # share of the others whose log-weights have a standard deviation up to 0.2; the rest up to 2
     "heavy": 0.1,  # share with one or two edges 10 to 100,000 times heavier
     "negative": 0.5,  # share with negative edges: up to 60 % of them
     "reversed": 0.1,  # share with columns of reversed sign
     "ground": (1e-4, 3.0),  # in units of the mean degree, log-uniform
     "undominated": 0.15,  # share with a lesser diagonal, so that K is positive definite but not dominant
-    "noise": 0.25,  # share with measurement noise, unequal,
-    "noise_size": 0.5,  # about up to this part of the variance of a node given the others
+    "noise": 0.25,  # share with measurement noise, unequal, about up to 0.5 of the variance of a node given the others
     "tails": 0.1,  # share with samples from a multivariate t law of 3 to 10 degrees of freedom
-    "gaps": 0.08,  # share with missing values, up to half of a column, here and there or from its beginning on
-    "overstated": 0.2,  # share whose number of independent samples is up to half of what is said
+    "gaps": 0.1,  # share with missing values, up to half of a column, here and there or from its beginning on
+    "overstated": 0.1,  # share whose number of independent samples is up to half of what is said
     "scaled": 0.1,  # share with columns in other units, a standard deviation of up to 0.7 of their logarithms
     "standardised": 0.4,  # share with standardised columns
     "unsigned": 0.25,  # share learned without sum atoms
@@ -89,8 +86,7 @@ def _sample_part(n, m, seed, families):
 
 def _adjacency(rng, family, n, m):
     """n graphs (n, m, m) bool of one family with random parameters, nodes in random order."""
-    low, high = LAW["degree"]
-    degree = np.exp(rng.uniform(np.log(low), np.log(min(m - 1, high))))
+    degree = np.exp(rng.uniform(0, np.log(min(m - 1, 8.0)) if m > 3 else 0.5))
     p = min(1.0, degree / (m - 1))
     if m < 6 and family in ("BA", "SBM", "WS", "grid"):
         family = "ER"
@@ -153,7 +149,7 @@ def _tree(rng, n, m):
 def _weights(rng, A, paper):
     """Signed weights (n, m, m) of mean degree 1, and which graphs have negative ones."""
     n, m, _ = A.shape
-    sd = np.where(rng.random(n) < LAW["even"], rng.uniform(0, 0.2, n), rng.uniform(0, LAW["spread"], n))
+    sd = np.where(rng.random(n) < LAW["even"], rng.uniform(0, 0.2, n), 2 * rng.uniform(0, 1, n) ** 1.5)
     sd = np.where(paper, 0.07, sd)[:, None, None]
     logarithm = _symmetric(rng.standard_normal((n, m, m)) * sd)
     heavy = (rng.random(n) < LAW["heavy"]) & ~paper
@@ -210,8 +206,7 @@ def _moments(rng, K, plain):
     n, m, _ = K.shape
     Sigma = np.linalg.inv(K)
     noisy = (rng.random(n) < LAW["noise"]) & ~plain
-    size = rng.uniform(0, LAW["noise_size"], (n, 1)) * np.exp(0.5 * rng.standard_normal((n, m)))
-    noise = size / np.einsum("nii->ni", K)
+    noise = rng.uniform(0, 0.5, (n, 1)) * np.exp(0.5 * rng.standard_normal((n, m))) / np.einsum("nii->ni", K)
     F = np.linalg.cholesky(Sigma + (noisy[:, None] * noise)[:, :, None] * np.eye(m))
     low, high = np.log(LAW["n_signals"])
     n_true = np.exp(rng.uniform(low, high, n)).astype(int)
@@ -231,8 +226,10 @@ def _moments(rng, K, plain):
             freedom = rng.uniform(3, 10)
             X *= np.sqrt((freedom - 2) / rng.chisquare(freedom, (n_true[k], 1)))
         if gaps[k]:
-            found = second_moments(np.where(_missing(rng, *X.shape), np.nan, X))
-            S[k], counts[k] = found.matrix, found.counts
+            X = np.where(_missing(rng, *X.shape), np.nan, X)
+            known = ~np.isnan(X)
+            S[k], _ = pairwise_moments(X)
+            counts[k] = known.T.astype(float) @ known
         else:
             S[k] = X.T @ X / n_true[k]
     overstated = (rng.random(n) < LAW["overstated"]) & ~plain

@@ -1042,8 +1042,7 @@ BEYOND_THE_LAW = [
         "what the probability says; on graphs of the broad law",
     ),
     Claim(
-        "size-pays",
-        "a network of the size of GraphLearner's has less log-loss and less error than smaller ones with fewer looks",
+        "size-pays", "the network of GraphLearner has less log-loss and less error than a smaller one without looks",
         "ours", r.sizes, f"{RANK}; on the same graphs of the broad law, after as many epochs",
     ),
 ]
