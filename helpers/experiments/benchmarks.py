@@ -272,14 +272,14 @@ def f1_told_the_truth(case, n_parts=5):
     """F1 (n,) of a classifier of pairs that learns from the true networks of other subjects, threshold in hindsight.
 
     Logistic regression on what all methods here go by: correlations, partial correlations, also shrunk ones, the
-    probability of `GraphLearner`, and the ranks of the last two within a subject. No user has such a teacher.
+    probabilities of both learners, and the ranks of the last three within a subject. No user has such a teacher.
     """
     E = case.edges.shape[1]
     shrunk, _ = partial_graph(shrink(case.moments, case.shrinkage), case.n_signals)
     plain, _ = partial_graph(case.moments, case.n_signals)
-    probability = learner(LEARNER, case).probability.double().clamp(1e-6, 1 - 1e-6)
-    ranks = [x.argsort(-1).argsort(-1) / E for x in (shrunk, probability)]
-    seen = torch.stack([to_vector(case.moments), plain, shrunk, probability.logit(), *ranks], -1)
+    both = [learner(model, case).probability.double().clamp(1e-6, 1 - 1e-6) for model in NETWORKS]
+    ranks = [x.argsort(-1).argsort(-1) / E for x in (shrunk, *both)]
+    seen = torch.stack([to_vector(case.moments), plain, shrunk, *(p.logit() for p in both), *ranks], -1)
     seen = ((seen - seen.mean((0, 1))) / seen.std((0, 1))).flatten(0, 1).numpy()
     subject = np.arange(len(case.edges)).repeat(E)
     edges = case.edges.flatten().numpy()
