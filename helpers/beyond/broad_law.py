@@ -226,6 +226,7 @@ def _moments(rng, K, plain):
             freedom = rng.uniform(3, 10)
             X *= np.sqrt((freedom - 2) / rng.chisquare(freedom, (n_true[k], 1)))
         if gaps[k]:
+            # pair by pair: what is filled tells a little more, so that the network errs on the side of doubt
             X = np.where(_missing(rng, *X.shape), np.nan, X)
             known = ~np.isnan(X)
             S[k], _ = pairwise_moments(X)
