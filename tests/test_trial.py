@@ -5,6 +5,7 @@ import copy
 import io
 import json
 import os
+import sys
 
 import numpy as np
 import pandas as pd
@@ -332,6 +333,7 @@ def test_a_file_is_dropped_and_learned(visit, tmp_path, monkeypatch):
 
 
 def test_options_are_those_of_graph_learner(visit, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "RNG", np.random.default_rng(1))  # whatever was drawn before
     X = np.hstack([signed_chain(8, 200), 0.02 * signals("ER", 6, 200)])
     frame = pd.DataFrame(np.where(RNG.uniform(size=X.shape) < 0.03, np.nan, X)).add_prefix("x")
     frame.to_csv(tmp_path / "table.csv", index=False)

@@ -146,8 +146,8 @@ def _write_sidecar(path, model, history, configuration, **outcome):
 
 
 def _finite(x):
-    """A number that JSON can hold."""
-    return x if math.isfinite(x) else None
+    """A number that JSON can hold, to the six digits that a curve shows."""
+    return float(f"{x:.6g}") if math.isfinite(x) else None
 
 
 def _to_store(model):

@@ -1015,7 +1015,6 @@ BEYOND_THE_LAW = [
         "gaps-sure", "with missing values, too, 90 % of the pairs with a probability above 0.9 are edges", "ours",
         lambda t: r.target(t, "gaps", metric="true of the sure").value >= benchmarks.SURE,
         "what the probability says; 200 rows, of which up to half of the values are missing",
-        "there are {held}; beyond that, pairs of columns with few common rows contradict each other",
     ),
     Claim(
         "gaps-rank", "with a tenth of the values missing it ranks pairs (AUPRC) as well as without gaps", "ours",
