@@ -109,6 +109,7 @@ class Training:
     configuration : all that decides what is learned, as JSON can hold it; a checkpoint of another one is refused
     evaluate : callable model -> dict of what the sidecar says under "test"
     keep_weights : False stores the sidecar without weights
+    begin : callable model -> None that gives it its first weights; by default they are those it was built with
     history, state, best, adam : of each epoch loss, error and seconds; weights after the last one and after the best
         one; what Adam remembers of every parameter
     """
@@ -120,6 +121,7 @@ class Training:
     configuration: dict
     evaluate: Callable | None = None
     keep_weights: bool = True
+    begin: Callable | None = None
     history: list = field(default_factory=list)
     state: dict = field(default_factory=dict)
     best: dict = field(default_factory=dict)
@@ -141,6 +143,8 @@ class Training:
     def resume(self, retrain):
         """Continue from the resume file, if there is one; with `retrain`, a damaged one counts as none."""
         if not files(self.path)[2].exists():
+            if self.begin:
+                self.begin(self.model)
             return
         try:
             self.history, parts = read_progress(self.path, self.configuration)

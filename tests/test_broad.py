@@ -320,6 +320,27 @@ def test_looks_change_what_is_thought(model, draw):
             BroadL2G(3, n_looks=n_looks)
 
 
+def test_a_network_grows_without_forgetting(model, draw):
+    """All that the smaller one thinks is thought as well, and then, at first, what it thought in the end once more."""
+    torch.manual_seed(1)
+    larger = BroadL2G(5, width=16, n_looks=4).eval()
+    larger.grow_from(model)
+    data = describe(draw.moments, 50.0, Kinds())
+    ours, theirs = (network._estimates(*data, all_pairs(M)) for network in (larger, model))
+    assert len(ours) == 5
+    for (log_p, weight), (same_p, same_weight) in zip(ours, theirs):
+        assert torch.equal(log_p, same_p) and torch.equal(weight, same_weight)
+    assert all(torch.equal(log_p, theirs[-1][0]) for log_p, _ in ours[3:])
+    larger.loss(larger.prepare(Observations(draw.moments, 50.0)), draw.w).backward()
+    assert larger.rounds[-1].out.weight.grad.any()  # and learns
+    for other in (BroadL2G(3, width=16, n_looks=1), BroadL2G(2, width=16, n_looks=0)):
+        with pytest.raises(ValueError, match="smaller: a network with as many rounds before its first look"):
+            larger.grow_from(other)
+    before = {name: x.clone() for name, x in model.state_dict().items()}
+    model.grow_from(model)
+    assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
+
+
 def test_loss_by_hand(model, draw):
     flags = (draw.signed, draw.self_loops)
     prepared = model.prepare(KindObservations(draw.moments, draw.n_signals, *flags))

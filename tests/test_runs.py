@@ -19,7 +19,7 @@ from helpers.real import datasets
 from helpers.rivals.deepgraph import DeepGraph, sample_sparse
 from helpers.rivals.glad import GLAD
 
-N_RUNS = 359
+N_RUNS = 360
 TINY = Run("tiny", "unrolling", "BA", n_nodes=6, n_layers=3, n_train=64, n_val=16, epochs=2)
 
 
@@ -347,6 +347,33 @@ def test_configuration_has_everything_but_the_name():
     mixed = runs.configuration(RUNS["equivariant-mixed"])["graphs"]
     assert mixed.keys() == {"BA", "ER", "SBM", "WS", "varied"}
     assert mixed["varied"] == {"n_parts": 16, "n_nodes": (10, 100), "n_signals": (10, 10_000)}
+
+
+def test_a_run_may_go_on_from_another(tmp_path, monkeypatch):
+    """GraphLearner's network has the weights of a smaller one at first, and its sidecar says so."""
+    broad, first = RUNS["broad"], RUNS["broad-5x64-looks2"]
+    assert (broad.start, first.start) == (first.name, "")
+    assert runs.configuration(broad)["start"] == first.name and "start" not in runs.configuration(first)
+    laws = [runs.graph_parameters(run)["law"] for run in (broad, first)]
+    assert laws == [runs.broad_law.LAW, runs.broad_law.FIRST] and laws[0] != laws[1]
+    small = replace(first, name="small", n_layers=2, epochs=1, options=(("width", 4), ("n_looks", 1)))
+    large = replace(small, name="large", start="small", n_layers=3, lr=1e-9, options=(("width", 4), ("n_looks", 2)))
+    monkeypatch.setattr(runs, "RUNS", {"small": small, "large": large})
+    monkeypatch.setattr(runs, "STEPS_PER_EPOCH", 1)
+    monkeypatch.setattr(runs, "BROAD_NODES", (4, 5))
+    with pytest.raises(FileNotFoundError, match="small.safetensors is missing: train it first"):
+        runs.train_run(large, folder=tmp_path, progress=False)
+    state = runs.train_run(small, folder=tmp_path, progress=False).state_dict()
+    grown = runs.train_run(large, folder=tmp_path, progress=False).state_dict()
+    for name, value in state.items():
+        torch.testing.assert_close(grown[name], value, rtol=0, atol=1e-7)
+
+
+def test_a_run_learns_from_the_law_that_it_names():
+    run = replace(RUNS["broad-5x64-looks2"], n_nodes=6)
+    for law in ((), (("n_signals", (7.5, 7.5)), ("paper", 1.0))):
+        observations, _ = runs.sample(replace(run, params=law), "val", 20)
+        assert (observations.n_signals == 7).all() == bool(law)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,28 @@ def test_training_is_reproducible_and_learns(trained, tmp_path):
     assert stored(tmp_path)[1]["history"]["loss"] != there["loss"]
 
 
+def test_a_training_begins_where_it_is_told_to_and_only_once(tmp_path, monkeypatch):
+    """The first weights are those that `begin` sets; a training that is resumed has weights of its own."""
+    monkeypatch.setattr(training, "SAVE_EVERY", -1)
+    told = []
+
+    def begin(model):
+        told.append(1)
+        with torch.no_grad():
+            model.theta += 0.05
+
+    plain = fit(tmp_path / "plain")
+    model = fit(tmp_path / "told", begin=begin)
+    assert told == [1] and not torch.equal(model.theta, plain.theta)
+    monkeypatch.setattr(training, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path / "cut", begin=begin)
+    monkeypatch.undo()
+    resumed = fit(tmp_path / "cut", begin=begin)
+    assert len(told) == 2
+    assert_same_weights(model.state_dict(), resumed.state_dict())
+
+
 def test_the_best_epoch_is_kept_or_the_last(tmp_path):
     """With a growing rate the last epoch is not the best."""
     schedule = replace(SCHEDULE, epochs=6, lr=0.02, decay=2.5)

@@ -98,7 +98,7 @@ class BroadL2G(nn.Module):
 
     max_gradient = 1.0
 
-    def __init__(self, n_rounds=5, *, width=64, n_looks=2):
+    def __init__(self, n_rounds=6, *, width=64, n_looks=3):
         super().__init__()
         if not 0 <= n_looks < n_rounds:
             raise ValueError(f"n_looks={n_looks}: a number between 0 and n_rounds - 1 = {n_rounds - 1} is needed")
@@ -110,6 +110,16 @@ class BroadL2G(nn.Module):
         self.edge = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
         self.size = nn.Sequential(nn.Linear(width + 5, width), nn.ReLU(), nn.Linear(width, 3))
         nn.init.constant_(self.edge[-1].bias, -2.0)  # most pairs are no edges
+
+    def grow_from(self, smaller):
+        """Take the weights of a network with fewer rounds and looks; those that it lacks add nothing at first."""
+        if len(self.rounds) - len(self.looks) != len(smaller.rounds) - len(smaller.looks):
+            raise ValueError("smaller: a network with as many rounds before its first look is needed")
+        new = [message_round.out for message_round in self.rounds[len(smaller.rounds) :]]
+        for layer in (*new, *self.looks[len(smaller.looks) :]):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+        self.load_state_dict(self.state_dict() | smaller.state_dict())
 
     # --- what a method and a trainable model offer ------------------------------------------------------------------
 

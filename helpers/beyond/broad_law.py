@@ -12,14 +12,17 @@ import torch
 
 from ..graphs import all_pairs, random_adjacency, spawn
 from ..signals import bartlett
-from .moments import pairwise_moments
+from .moments import pairwise_moments, second_moments
 
 FAMILIES = ("BA", "ER", "SBM", "WS", "geometric", "grid", "tree", "star", "empty", "dense")
 SHARES = (0.13, 0.17, 0.12, 0.13, 0.12, 0.06, 0.08, 0.04, 0.08, 0.07)  # of the families
 LAW = {
     "n_signals": (5, 10_000),  # log-uniform
     "paper": 0.25,  # share of graphs with the paper's weights, ground and samples
-    "even": 0.4,  # share of the others whose log-weights have a standard deviation up to 0.2; the rest up to 2
+    "degree": (0.4, 8.0),  # mean number of edges per node of families without a parameter of their own, log-uniform
+    "even": 0.3,  # share of the others whose log-weights have a standard deviation up to 0.2; the rest up to 2,
+    "spread": 1.0,  # which is 2 u^spread with a uniform u
+    "plain": 0.4,  # share of the others whose diagonal is dominant and whose samples have nothing wrong with them
     "heavy": 0.1,  # share with one or two edges 10 to 100,000 times heavier
     "negative": 0.5,  # share with negative edges: up to 60 % of them
     "reversed": 0.1,  # share with columns of reversed sign
@@ -27,13 +30,16 @@ LAW = {
     "undominated": 0.15,  # share with a lesser diagonal, so that K is positive definite but not dominant
     "noise": 0.25,  # share with measurement noise, unequal, about up to 0.5 of the variance of a node given the others
     "tails": 0.1,  # share with samples from a multivariate t law of 3 to 10 degrees of freedom
-    "gaps": 0.1,  # share with missing values, up to half of a column, here and there or from its beginning on
-    "overstated": 0.1,  # share whose number of independent samples is up to half of what is said
+    "gaps": 0.1,  # share with missing values, up to half of a column, here and there or from its beginning on,
+    "filled": True,  # which are filled as GraphLearner does, or left out of the pairs they belong to
+    "overstated": 0.2,  # share whose number of independent samples is up to half of what is said
     "scaled": 0.1,  # share with columns in other units, a standard deviation of up to 0.7 of their logarithms
     "standardised": 0.4,  # share with standardised columns
     "unsigned": 0.25,  # share learned without sum atoms
     "ungrounded": 0.5,  # share learned without the ground where it is below 1e-3
 }
+FIRST = LAW | {"degree": (1.0, 8.0), "even": 0.4, "spread": 1.5, "plain": 0.3}  # what is learned first:
+FIRST |= {"filled": False, "overstated": 0.1}
 MOST_ROWS = 1000  # of samples with tails or gaps, which are drawn one by one
 
 
@@ -48,32 +54,32 @@ class Draw(NamedTuple):
     family: list  # n names
 
 
-def sample_broad(n_graphs, n_nodes, *, seed, n_parts=32, families=None):
+def sample_broad(n_graphs, n_nodes, *, seed, n_parts=32, families=None, law=LAW):
     """Draw graphs of one size; a part has one family with one set of parameters. `families` replaces the shares."""
     n_parts = min(n_parts, n_graphs)
     sizes = np.full(n_parts, n_graphs // n_parts)
     sizes[: n_graphs % n_parts] += 1
-    parts = [_sample_part(int(n), n_nodes, child, families) for n, child in zip(sizes, spawn(seed, n_parts))]
+    parts = [_sample_part(int(n), n_nodes, child, families, law) for n, child in zip(sizes, spawn(seed, n_parts))]
     *tensors, family = zip(*parts)
     return Draw(*(torch.cat(t) for t in tensors), [name for part in family for name in part])
 
 
-def _sample_part(n, m, seed, families):
+def _sample_part(n, m, seed, families, law):
     rng = np.random.default_rng(seed)
     family = rng.choice(families) if families else rng.choice(FAMILIES, p=SHARES)
-    A = _adjacency(rng, str(family), n, m)
-    paper = rng.random(n) < LAW["paper"]
-    W, negative = _weights(rng, A, paper)
-    c = _ground(rng, W, paper)
-    plain = paper | (rng.random(n) < 0.3)  # dominant, no noise, no tails, no gaps, N as it is
-    K = _precision(rng, W, c, plain)
-    S, n_said, noise_free = _moments(rng, K, plain)
-    scale = _scales(rng, S, paper)
+    A = _adjacency(rng, str(family), n, m, law)
+    paper = rng.random(n) < law["paper"]
+    W, negative = _weights(rng, A, paper, law)
+    c = _ground(rng, W, paper, law)
+    plain = paper | (rng.random(n) < law["plain"])
+    K = _precision(rng, W, c, plain, law)
+    S, n_said, noise_free = _moments(rng, K, plain, law)
+    scale = _scales(rng, S, paper, law)
     S = S / scale[:, :, None] / scale[:, None, :]
     W = W * scale[:, :, None] * scale[:, None, :]
     small = (c < 1e-3 * np.abs(W).sum(2).mean(1, keepdims=True)).all(1) & noise_free & (family != "empty")
-    signed = rng.random(n) >= LAW["unsigned"]
-    loops = ~(small & (scale == 1).all(1)) | (rng.random(n) >= LAW["ungrounded"])
+    signed = rng.random(n) >= law["unsigned"]
+    loops = ~(small & (scale == 1).all(1)) | (rng.random(n) >= law["ungrounded"])
     W = np.where((signed | ~negative)[:, None, None], W, W.clip(0))
     i, j = all_pairs(m).numpy()
     w = torch.from_numpy(W[:, i, j]).float()
@@ -84,9 +90,10 @@ def _sample_part(n, m, seed, families):
 # --- graphs ---------------------------------------------------------------------------------------------------------
 
 
-def _adjacency(rng, family, n, m):
+def _adjacency(rng, family, n, m, law=LAW):
     """n graphs (n, m, m) bool of one family with random parameters, nodes in random order."""
-    degree = np.exp(rng.uniform(0, np.log(min(m - 1, 8.0)) if m > 3 else 0.5))
+    low, high = law["degree"]
+    degree = np.exp(rng.uniform(np.log(low), np.log(min(m - 1, high)) if m > 3 else 0.5))
     p = min(1.0, degree / (m - 1))
     if m < 6 and family in ("BA", "SBM", "WS", "grid"):
         family = "ER"
@@ -146,31 +153,31 @@ def _tree(rng, n, m):
 # --- weights --------------------------------------------------------------------------------------------------------
 
 
-def _weights(rng, A, paper):
+def _weights(rng, A, paper, law=LAW):
     """Signed weights (n, m, m) of mean degree 1, and which graphs have negative ones."""
     n, m, _ = A.shape
-    sd = np.where(rng.random(n) < LAW["even"], rng.uniform(0, 0.2, n), 2 * rng.uniform(0, 1, n) ** 1.5)
+    sd = np.where(rng.random(n) < law["even"], rng.uniform(0, 0.2, n), 2 * rng.uniform(0, 1, n) ** law["spread"])
     sd = np.where(paper, 0.07, sd)[:, None, None]
     logarithm = _symmetric(rng.standard_normal((n, m, m)) * sd)
-    heavy = (rng.random(n) < LAW["heavy"]) & ~paper
+    heavy = (rng.random(n) < law["heavy"]) & ~paper
     chosen = _symmetric(rng.random((n, m, m)) < 2 / np.maximum(A.sum((1, 2)) / 2, 2)[:, None, None])
     factor = np.exp(rng.uniform(np.log(10), np.log(100_000), n))
     W = A * np.exp(logarithm) * np.where(chosen & heavy[:, None, None], factor[:, None, None], 1)
     usual = A * np.exp(logarithm)
     W = W * m / np.maximum(usual.sum((1, 2)), 1e-300)[:, None, None]
-    negative = (rng.random(n) < LAW["negative"]) & ~paper
+    negative = (rng.random(n) < law["negative"]) & ~paper
     share = np.where(negative, rng.uniform(0, 0.6, n), 0)[:, None, None]
     sign = np.where(_symmetric(rng.random((n, m, m))) < share, -1.0, 1.0)
-    turned = (rng.random(n) < LAW["reversed"]) & ~paper
+    turned = (rng.random(n) < law["reversed"]) & ~paper
     turn = np.where(turned[:, None] & (rng.random((n, m)) < 0.5), -1.0, 1.0)
     W = W * sign * turn[:, :, None] * turn[:, None, :]
     return W, (W < 0).any((1, 2))
 
 
-def _ground(rng, W, paper):
+def _ground(rng, W, paper, law=LAW):
     """c (n, m) > 0: unequal; for the paper's law 1e-4 of the mean degree; all that there is without edges."""
     n, m, _ = W.shape
-    low, high = np.log(LAW["ground"])
+    low, high = np.log(law["ground"])
     size = np.where(paper | (rng.random(n) < 0.1), 1e-4, np.exp(rng.uniform(low, high, n)))
     unequal = rng.uniform(0, 1, n) * ~paper
     c = size[:, None] * np.exp(unequal[:, None] * rng.standard_normal((n, m)))
@@ -178,7 +185,7 @@ def _ground(rng, W, paper):
     return np.where(empty[:, None], c / size[:, None], c)
 
 
-def _precision(rng, W, c, plain):
+def _precision(rng, W, c, plain, law=LAW):
     """K (n, m, m) of weights and ground; some diagonals are so much less that K is nearer to being singular.
 
     With D the diagonal, K - t D is positive definite as long as t is below the least eigenvalue of D^-1/2 K D^-1/2.
@@ -186,7 +193,7 @@ def _precision(rng, W, c, plain):
     n, m, _ = W.shape
     D = np.abs(W).sum(2) + c
     K = D[:, :, None] * np.eye(m) - W
-    chosen = (rng.random(n) < LAW["undominated"]) & ~plain
+    chosen = (rng.random(n) < law["undominated"]) & ~plain
     root = np.sqrt(D)
     least = np.linalg.eigvalsh(K / root[:, :, None] / root[:, None, :])[:, 0].clip(0)
     t = np.where(chosen, rng.uniform(0, 0.9, n) * least, 0)
@@ -201,18 +208,18 @@ def _symmetric(X):
 # --- samples --------------------------------------------------------------------------------------------------------
 
 
-def _moments(rng, K, plain):
+def _moments(rng, K, plain, law=LAW):
     """S (n, m, m), the numbers of signals as they are said to be (n, m, m), and where there is no measurement noise."""
     n, m, _ = K.shape
     Sigma = np.linalg.inv(K)
-    noisy = (rng.random(n) < LAW["noise"]) & ~plain
+    noisy = (rng.random(n) < law["noise"]) & ~plain
     noise = rng.uniform(0, 0.5, (n, 1)) * np.exp(0.5 * rng.standard_normal((n, m))) / np.einsum("nii->ni", K)
     F = np.linalg.cholesky(Sigma + (noisy[:, None] * noise)[:, :, None] * np.eye(m))
-    low, high = np.log(LAW["n_signals"])
+    low, high = np.log(law["n_signals"])
     n_true = np.exp(rng.uniform(low, high, n)).astype(int)
     few = ~plain & (n_true <= MOST_ROWS)
-    tails = (rng.random(n) < LAW["tails"]) & few
-    gaps = (rng.random(n) < LAW["gaps"]) & few
+    tails = (rng.random(n) < law["tails"]) & few
+    gaps = (rng.random(n) < law["gaps"]) & few
     S = np.empty_like(K)
     counts = np.empty_like(K)
     for k in range(n):
@@ -226,14 +233,13 @@ def _moments(rng, K, plain):
             freedom = rng.uniform(3, 10)
             X *= np.sqrt((freedom - 2) / rng.chisquare(freedom, (n_true[k], 1)))
         if gaps[k]:
-            # pair by pair: what is filled tells a little more, so that the network errs on the side of doubt
             X = np.where(_missing(rng, *X.shape), np.nan, X)
             known = ~np.isnan(X)
-            S[k], _ = pairwise_moments(X)
+            S[k] = second_moments(X)[0] if law["filled"] else pairwise_moments(X)[0]
             counts[k] = known.T.astype(float) @ known
         else:
             S[k] = X.T @ X / n_true[k]
-    overstated = (rng.random(n) < LAW["overstated"]) & ~plain
+    overstated = (rng.random(n) < law["overstated"]) & ~plain
     factor = np.where(overstated, rng.uniform(1, 2, n), 1)
     return S, counts.clip(1) * factor[:, None, None], ~noisy
 
@@ -247,13 +253,13 @@ def _missing(rng, n, m):
     return missing
 
 
-def _scales(rng, S, paper):
+def _scales(rng, S, paper, law=LAW):
     """What the columns are divided by, (n, m): their standard deviations, other units, or 1."""
     n, m, _ = S.shape
     what = rng.random(n)
     units = np.exp(rng.uniform(0, 0.7, (n, 1)) * rng.standard_normal((n, m)))
     deviations = np.sqrt(np.einsum("nii->ni", S))
-    usual = LAW["standardised"]
+    usual = law["standardised"]
     scale = np.where((what < usual)[:, None], deviations, 1.0)
-    scale = np.where(((what >= usual) & (what < usual + LAW["scaled"]))[:, None], units, scale)
+    scale = np.where(((what >= usual) & (what < usual + law["scaled"]))[:, None], units, scale)
     return np.where(paper[:, None] & (what >= 0.1)[:, None], 1.0, scale)

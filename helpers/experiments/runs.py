@@ -81,6 +81,7 @@ N_PARTS = 16  # numbers of signals per epoch
 MIXED_NODES = (10, 100)  # of the family "mixed", log-uniform, and
 MIXED_SIGNALS = (10, 10_000)
 BROAD_NODES = (3, 200)  # of the family "broad", log-uniform
+BROAD_EPOCHS = 1800  # of its second training
 STEPS_PER_EPOCH = 8  # of BroadL2G
 EXACT_SIGNALS = (10, 100)  # of the families in `posterior.LAWS`, log-uniform: so few that edges are in doubt
 EXACT_EPOCHS = {"exact4": 500, "exact5": 400, "exact10": 150, "exact20": 120}  # about four minutes each
@@ -99,7 +100,7 @@ class Run:
     `params` and `options` are (name, value) pairs for the graph generator and the model; `stream` draws a fresh
     training set for each epoch. `family` is one of the paper's, "mixed" (all of them, for EquivariantL2G), "sparse"
     (the random precision matrices of Deep-graph's authors), "broad" or one of `posterior.LAWS`. A run that does not
-    `keep_weights` leaves its results only.
+    `keep_weights` leaves its results only; one with a `start` goes on from the weights of the run of that name.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Run:
     options: tuple = ()
     seed: int = 0
     keep_weights: bool = True
+    start: str = ""
 
     @property
     def schedule(self):
@@ -336,20 +338,29 @@ def equivariant(family, n_nodes=20, options=()):
     )  # fmt: skip
 
 
-def broad(n_rounds=5, width=64, n_looks=2, epochs=2000):
-    """BroadL2G on fresh graphs of the broad law; an epoch has graphs of one size. The plain one is GraphLearner's."""
-    told = "" if (n_rounds, width, n_looks) == (5, 64, 2) else f"-{n_rounds}x{width}-looks{n_looks}"
+def broad_first(n_rounds=5, width=64, n_looks=2, epochs=2000):
+    """BroadL2G on fresh graphs of the broad law as it is learned first; an epoch has graphs of one size."""
+    params = tuple((name, value) for name, value in broad_law.FIRST.items() if value != broad_law.LAW[name])
     return Run(
-        f"broad{told}", "broad", "broad", n_nodes=30, n_layers=n_rounds, n_train=1, n_val=48,
-        epochs=epochs, batch_size=1, lr=2e-3, decay=round(0.01 ** (1 / epochs), 6), stream=True, keep_best=False,
-        options=(("width", width), ("n_looks", n_looks)),
+        f"broad-{n_rounds}x{width}-looks{n_looks}", "broad", "broad", n_nodes=30, n_layers=n_rounds, n_train=1,
+        n_val=48, params=params, epochs=epochs, batch_size=1, lr=2e-3, decay=round(0.01 ** (1 / epochs), 6),
+        stream=True, keep_best=False, options=(("width", width), ("n_looks", n_looks)),
+    )  # fmt: skip
+
+
+def broad(n_rounds=6, n_looks=3, epochs=BROAD_EPOCHS):
+    """GraphLearner's network: it goes on where `broad_first` ends, with a round and a look more, on the whole law."""
+    start = broad_first()
+    return replace(
+        start, name="broad", start=start.name, n_layers=n_rounds, params=(), epochs=epochs, lr=1e-3,
+        decay=round(0.02 ** (1 / epochs), 6), options=(("width", 64), ("n_looks", n_looks)), seed=1,
     )  # fmt: skip
 
 
 def exact(law):
     """BroadL2G on fresh graphs of one of `posterior.LAWS`, whose exact edge probabilities are known."""
-    base = broad(epochs=EXACT_EPOCHS[law])
-    return replace(base, name=f"broad-{law}", family=law, n_nodes=LAWS[law].n_nodes)
+    base = broad_first(6, 64, 3, EXACT_EPOCHS[law])
+    return replace(base, name=f"broad-{law}", family=law, n_nodes=LAWS[law].n_nodes, params=())
 
 
 def _power(x):
@@ -399,7 +410,7 @@ def _registry():
     runs += [real_world("l2g-wide", "sp100")]
     runs += [equivariant(family) for family in FAMILIES] + [equivariant("BA", n_nodes=100)]
     runs += [equivariant("mixed", options=options) for options in ABLATIONS.values()]
-    runs += [broad(), broad(4, 64, 0)]
+    runs += [broad(), broad_first(), broad_first(4, 64, 0)]
     runs += [exact(law) for law in LAWS]
     return {run.name: run for run in runs}
 
@@ -455,20 +466,22 @@ def graph_parameters(run):
         return {"law": asdict(LAWS[run.family]), "n_signals": EXACT_SIGNALS, "steps": STEPS_PER_EPOCH}
     if run.family == "broad":
         shares = dict(zip(broad_law.FAMILIES, broad_law.SHARES))
-        return {"law": broad_law.LAW, "shares": shares, "n_nodes": BROAD_NODES, "steps": STEPS_PER_EPOCH}
+        law = broad_law.LAW | dict(run.params)
+        return {"law": law, "shares": shares, "n_nodes": BROAD_NODES, "steps": STEPS_PER_EPOCH}
     parameters = {family: family_parameters(family, **dict(run.params)) for family in families(run)}
     if run.model == "equivariant":
         parameters["varied"] = {"n_parts": N_PARTS, "n_nodes": node_range(run), "n_signals": signal_range(run)}
     return parameters
 
 
-UNTOLD = ("name", "keep_weights", "params", "options")  # the last two are part of the graphs and arguments
+UNTOLD = ("name", "keep_weights", "params", "options", "start")  # params and options are part of graphs and arguments
 
 
 def configuration(run):
     """All that decides what a run learns, as JSON can hold it."""
     stated = {f.name: getattr(run, f.name) for f in fields(run) if f.name not in UNTOLD}
-    return stated | {"arguments": arguments(run), "graphs": graph_parameters(run)}
+    start = {"start": run.start} if run.start else {}
+    return stated | start | {"arguments": arguments(run), "graphs": graph_parameters(run)}
 
 
 def _model_of(run):
@@ -536,7 +549,7 @@ def _sample_broad(run, split, n, epoch):
         n = STEPS_PER_EPOCH * build(run).graphs_per_step(n_nodes * (n_nodes - 1) // 2)
     else:  # errors are relative to the edges that there are
         chosen = [family for family in broad_law.FAMILIES if family != "empty"]
-    draw = broad_law.sample_broad(n, n_nodes, seed=seed, families=chosen)
+    draw = broad_law.sample_broad(n, n_nodes, seed=seed, families=chosen, law=broad_law.LAW | dict(run.params))
     kept = torch.ones(n, dtype=torch.bool) if split == "train" else draw.w.any(-1)
     observations = KindObservations(draw.moments, draw.n_signals, draw.signed, draw.self_loops)
     return observations[kept], draw.w[kept]
@@ -654,7 +667,13 @@ def _task(run, folder):
         "configuration": configuration(run),
         "evaluate": partial(evaluate, run),
         "keep_weights": run.keep_weights,
+        "begin": partial(_continue, run.start, folder) if run.start else None,
     }
+
+
+def _continue(start, folder, model):
+    """Give a model the weights of the run `start`, which may be smaller."""
+    model.grow_from(load(look_up(start), folder=folder))
 
 
 def evaluate(run, model):
