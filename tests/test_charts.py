@@ -87,8 +87,8 @@ def drawn_comparison():
     return charts.comparison(frame, ["F1", "wrong pairs"], "GraphLearner", published, log_from=1e-2, width=2)
 
 
-def drawn_learning_curve():
-    return charts.learning_curve([1.0, 0.5, 0.8, 0.4, 0.6, 0.3], window=2)
+def drawn_learning_curves():
+    return charts.learning_curves({"first": [1.0, 0.5, 0.8, 0.4, 0.6, 0.3], "second": [3.0, 2.0, 1.0]}, window=2)
 
 
 def drawn_agreement():

@@ -265,14 +265,16 @@ def comparison(frame, metrics, leader, published=None, *, log_from=None, width=2
     return figure
 
 
-def learning_curve(errors, *, window=50):
-    """Errors after each epoch, and their mean over the last `window` epochs."""
-    figure, axis = plt.subplots(figsize=(6, 3.2))
-    axis.plot(range(1, len(errors) + 1), errors, color="0.75", lw=0.6)
-    means = pd.Series(errors).rolling(window).mean().to_numpy()
-    axis.plot(range(1, len(errors) + 1), means, color=sns.color_palette("colorblind")[0], lw=1.8)
-    axis.set(xlabel="epoch", ylabel="validation GMSE", ylim=(0.9 * min(errors), 1.3 * max(means[window - 1 :])))
-    axis.grid(lw=0.4, alpha=0.5)
+def learning_curves(panels, *, window=50):
+    """Errors after each epoch, and their mean over the last `window` epochs, one panel per training: {title: errors}."""
+    figure, axes = plt.subplots(1, len(panels), figsize=(4.4 * len(panels), 3.2), squeeze=False)
+    for axis, (title, errors) in zip(axes[0], panels.items()):
+        axis.plot(range(1, len(errors) + 1), errors, color="0.75", lw=0.6)
+        means = pd.Series(errors).rolling(window).mean().to_numpy()
+        axis.plot(range(1, len(errors) + 1), means, color=sns.color_palette("colorblind")[0], lw=1.8)
+        axis.set(title=title, xlabel="epoch", ylim=(0.9 * min(errors), 1.3 * max(means[window - 1 :])))
+        axis.grid(lw=0.4, alpha=0.5)
+    axes[0, 0].set_ylabel("validation GMSE")
     return figure
 
 

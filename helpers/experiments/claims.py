@@ -1041,8 +1041,8 @@ BEYOND_THE_LAW = [
         "what the probability says; on graphs of the broad law",
     ),
     Claim(
-        "size-pays", "the network of GraphLearner has less log-loss and less error than a smaller one without looks",
-        "ours", r.sizes, f"{RANK}; on the same graphs of the broad law, after as many epochs",
+        "size-pays", "the network of GraphLearner has less log-loss and less error than smaller ones", "ours",
+        r.sizes, f"{RANK}; on the same graphs of the broad law, of which the smaller ones have seen a part only",
     ),
 ]
 
