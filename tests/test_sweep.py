@@ -117,6 +117,22 @@ def test_seeds_are_trained_as_one_stack_unless_it_is_done(tmp_path, monkeypatch)
     assert all("seed3.resume.safetensors is truncated or corrupt" in reason for reason in failures.values())
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_runs_that_go_on_from_others_wait_for_them(monkeypatch, n_jobs):
+    first, other = GOOD[:2]
+    later = replace(GOOD[2], start=first.name)
+    waves = []
+
+    def outcomes(groups, *_):
+        waves.append([run.name for group in groups for run in group])
+        yield {name: "bad luck" if name == other.name else None for name in waves[-1]}
+
+    monkeypatch.setattr(sweep, "_outcomes", outcomes)
+    finished, failures = collect(sweep.train([later, first, other], n_jobs=n_jobs))
+    assert waves == [[first.name, other.name], [later.name]]
+    assert finished == [first.name, later.name] and failures == {other.name: "bad luck"}
+
+
 def test_the_error_says_all_that_failed():
     error = SweepError({"a": "reason 1", "b": "reason 2"})
     assert str(error) == "a: reason 1; b: reason 2"

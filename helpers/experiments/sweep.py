@@ -2,7 +2,7 @@
 
 Runs that differ in their seeds only are trained together, as one stack. No stack can stop the others. A run that fails
 is reported at the end; a stack whose process was killed is tried again by another one, which resumes from the last
-epoch. A process ends with the one that started it.
+epoch. A process ends with the one that started it. Runs that go on from others wait for them.
 """
 
 import multiprocessing
@@ -40,22 +40,22 @@ def train(runs, *, n_jobs=1, scheduler=None, device="cpu", retrain=False, folder
     if n_jobs < 1:
         raise ValueError(f"n_jobs={n_jobs}: at least 1 process is needed")
     how = {"device": device, "retrain": retrain, "folder": folder}
-    groups = stacks(runs)
-    if scheduler is not None:
-        outcomes = _on_cluster(groups, scheduler, how)
-    elif n_jobs > 1:
-        outcomes = _in_processes(groups, n_jobs, how)
-    else:
-        outcomes = (_attempt(group, how, progress=True) for group in groups)
     failures = {}
-    for reasons in outcomes:
-        for name, reason in reasons.items():
-            if reason:
-                failures[name] = reason
-            else:
-                yield name
+    for wave in ([run for run in runs if not run.start], [run for run in runs if run.start]):
+        for reasons in _outcomes(stacks(wave), n_jobs, scheduler, how) if wave else ():
+            failures |= {name: reason for name, reason in reasons.items() if reason}
+            yield from (name for name, reason in reasons.items() if not reason)
     if failures:
         raise SweepError(failures)
+
+
+def _outcomes(groups, n_jobs, scheduler, how):
+    """Train stacks of runs; yields {name: reason why it failed or None} as they finish."""
+    if scheduler is not None:
+        return _on_cluster(groups, scheduler, how)
+    if n_jobs > 1:
+        return _in_processes(groups, n_jobs, how)
+    return (_attempt(group, how, progress=True) for group in groups)
 
 
 def _attempt(group, how, progress=False):
