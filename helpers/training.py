@@ -27,7 +27,6 @@ from .engine import stacks
 from .engine.checkpoints import (
     DONE,
     CheckpointError,
-    files,
     load,
     load_progress,
     read_progress,
@@ -142,16 +141,14 @@ class Training:
 
     def resume(self, retrain):
         """Continue from the resume file, if there is one; with `retrain`, a damaged one counts as none."""
-        if not files(self.path)[2].exists():
+        try:
+            self.history, parts = read_progress(self.path, self.configuration)
+        except (FileNotFoundError, CheckpointError) as error:
+            if isinstance(error, CheckpointError) and not retrain:
+                raise
             if self.begin:
                 self.begin(self.model)
             return
-        try:
-            self.history, parts = read_progress(self.path, self.configuration)
-        except CheckpointError:
-            if retrain:
-                return
-            raise
         load_progress(self.path, self.model, parts)
         self.state = parts["model"]
         self.best = parts["best"]

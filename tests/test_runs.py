@@ -361,7 +361,7 @@ def test_a_run_may_go_on_from_another(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "RUNS", {"small": small, "large": large})
     monkeypatch.setattr(runs, "STEPS_PER_EPOCH", 1)
     monkeypatch.setattr(runs, "BROAD_NODES", (4, 5))
-    with pytest.raises(FileNotFoundError, match="small.safetensors is missing: train it first"):
+    with pytest.raises(FileNotFoundError, match=r"small\.safetensors is missing: train it first"):
         runs.train_run(large, folder=tmp_path, progress=False)
     state = runs.train_run(small, folder=tmp_path, progress=False).state_dict()
     grown = runs.train_run(large, folder=tmp_path, progress=False).state_dict()

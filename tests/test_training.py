@@ -63,6 +63,10 @@ def test_a_training_begins_where_it_is_told_to_and_only_once(tmp_path, monkeypat
     resumed = fit(tmp_path / "cut", begin=begin)
     assert len(told) == 2
     assert_same_weights(model.state_dict(), resumed.state_dict())
+    checkpoints.files(tmp_path / "cut" / "toy")[2].write_bytes(b"damaged")
+    again = fit(tmp_path / "cut", begin=begin, retrain=True)
+    assert len(told) == 3
+    assert_same_weights(model.state_dict(), again.state_dict())
 
 
 def test_the_best_epoch_is_kept_or_the_last(tmp_path):

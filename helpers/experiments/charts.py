@@ -266,7 +266,7 @@ def comparison(frame, metrics, leader, published=None, *, log_from=None, width=2
 
 
 def learning_curves(panels, *, window=50):
-    """Errors after each epoch, and their mean over the last `window` epochs, one panel per training: {title: errors}."""
+    """Errors after each epoch, and their mean over the last `window` epochs, one panel for each of {title: errors}."""
     figure, axes = plt.subplots(1, len(panels), figsize=(4.4 * len(panels), 3.2), squeeze=False)
     for axis, (title, errors) in zip(axes[0], panels.items()):
         axis.plot(range(1, len(errors) + 1), errors, color="0.75", lw=0.6)
