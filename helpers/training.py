@@ -23,18 +23,8 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from .engine import stacks
-from .engine.checkpoints import (
-    DONE,
-    CheckpointError,
-    load,
-    load_progress,
-    read_progress,
-    save,
-    save_diverged,
-    save_progress,
-    state_of,
-)
+from .engine import checkpoints, stacks
+from .engine.checkpoints import CheckpointError, load, save, save_progress
 from .engine.checkpoints import read_record as read_record  # for whoever loads what was trained
 from .metrics import gmse
 
@@ -52,6 +42,7 @@ class Schedule:
     stream : draw new training graphs for each epoch
     keep_best : end with the weights of the epoch that validated best, not with the last ones
     seed : of the order of the graphs and of the noise in the loss
+    average : end with the mean of the weights after so many of the last epochs
     """
 
     epochs: int
@@ -63,6 +54,7 @@ class Schedule:
     stream: bool
     keep_best: bool
     seed: int
+    average: int = 0
 
     def __post_init__(self):
         for name in ("epochs", "batch_size", "n_train", "n_val"):
@@ -88,7 +80,7 @@ def fit(model, data, schedule, path, configuration, *, device="cpu", progress=Tr
     The model with exactly the weights that are stored, on `device`, in evaluation mode. A training that diverges is
     recorded as such and raises FloatingPointError.
     """
-    if not retrain and state_of(path, configuration) in DONE:
+    if not retrain and checkpoints.state_of(path, configuration) in checkpoints.DONE:
         return load(path, model, configuration, device)
     training = Training(model, data, schedule, path, configuration, **more)
     fit_together([training], device=device, progress=progress, retrain=retrain)
@@ -132,24 +124,27 @@ class Training:
         return any(not math.isfinite(self.history[-1][key]) for key in ("loss", "val_gmse"))
 
     def take(self, epoch, state, adam):
-        """Move on by an epoch; the best weights are those of the least error so far."""
+        """Move on by an epoch; the best weights are those of the least error so far, or in the end the mean."""
         self.history.append(epoch)
         self.state = state
         self.adam = adam
-        if epoch["val_gmse"] <= min(x["val_gmse"] for x in self.history):
+        n = len(self.history) - self.schedule.epochs + self.schedule.average  # epochs in the mean
+        if n > 0:
+            self.best = {name: x.lerp(self.best[name] if n > 1 else x, 1 - 1 / n) for name, x in state.items()}
+        elif epoch["val_gmse"] <= min(x["val_gmse"] for x in self.history):
             self.best = {name: tensor.clone() for name, tensor in state.items()}
 
     def resume(self, retrain):
         """Continue from the resume file, if there is one; with `retrain`, a damaged one counts as none."""
         try:
-            self.history, parts = read_progress(self.path, self.configuration)
+            self.history, parts = checkpoints.read_progress(self.path, self.configuration)
         except (FileNotFoundError, CheckpointError) as error:
             if isinstance(error, CheckpointError) and not retrain:
                 raise
             if self.begin:
                 self.begin(self.model)
             return
-        load_progress(self.path, self.model, parts)
+        checkpoints.load_progress(self.path, self.model, parts)
         self.state = parts["model"]
         self.best = parts["best"]
         self.adam = parts["adam"]
@@ -162,9 +157,10 @@ class Training:
     def finish(self, device):
         """Store what came out, and give the model its final weights."""
         if self.diverged:
-            save_diverged(self.path, self.model, self.history, self.configuration)
+            checkpoints.save_diverged(self.path, self.model, self.history, self.configuration)
             return
-        self.model.load_state_dict(self.best if self.schedule.keep_best else self.state)
+        chosen = self.best if self.schedule.keep_best or self.schedule.average else self.state
+        self.model.load_state_dict(chosen)
         self.model.to(device).eval()
         save(self.path, self.model, self.history, self.configuration, self.evaluate, self.keep_weights)
 

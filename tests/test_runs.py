@@ -354,6 +354,8 @@ def test_a_run_may_go_on_from_another(tmp_path, monkeypatch):
     broad, first = RUNS["broad"], RUNS["broad-5x64-looks2"]
     assert (broad.start, first.start) == (first.name, "")
     assert runs.configuration(broad)["start"] == first.name and "start" not in runs.configuration(first)
+    assert runs.configuration(broad)["average"] == broad.schedule.average == 100
+    assert "average" not in runs.configuration(first)
     laws = [runs.graph_parameters(run)["law"] for run in (broad, first)]
     assert laws == [runs.broad_law.LAW, runs.broad_law.FIRST] and laws[0] != laws[1]
     small = replace(first, name="small", n_layers=2, epochs=1, options=(("width", 4), ("n_looks", 1)))

@@ -80,6 +80,40 @@ def test_the_best_epoch_is_kept_or_the_last(tmp_path):
         assert gmse(model.predict(observations), w).mean().item() == pytest.approx(pick(errors), rel=5e-3)
 
 
+@pytest.mark.parametrize("keep_best", [False, True])
+def test_the_last_epochs_are_averaged(tmp_path, monkeypatch, keep_best):
+    """Also if the training is cut off between the first and the last of them."""
+    monkeypatch.setattr(training, "SAVE_EVERY", -1)
+    schedule = replace(SCHEDULE, epochs=6, keep_best=keep_best)
+    states = []
+    take = training.Training.take
+
+    def watch(self, epoch, state, adam):
+        states.append({name: tensor.clone() for name, tensor in state.items()})
+        take(self, epoch, state, adam)
+
+    monkeypatch.setattr(training.Training, "take", watch)
+    fit(tmp_path / "plain", schedule=schedule)
+    model = fit(tmp_path / "mean", schedule=replace(schedule, average=3))
+    assert_same_weights(states[5], states[11])  # training itself is the same
+    assert not torch.equal(states[4]["theta"], states[5]["theta"])
+    assert model.theta.tolist() == pytest.approx(sum(state["theta"] for state in states[3:6]).div(3).tolist(), rel=1e-3)
+    monkeypatch.setattr(training.Training, "take", take)
+    saves = iter(range(1000))
+    save_once_more = training.Training.save
+
+    def killed(self):
+        save_once_more(self)
+        if next(saves) == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(training.Training, "save", killed)
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path / "cut", schedule=replace(schedule, average=3))
+    resumed = fit(tmp_path / "cut", schedule=replace(schedule, average=3))
+    assert_same_weights(resumed.state_dict(), model.state_dict())
+
+
 def test_the_best_weights_survive_an_interruption(tmp_path, monkeypatch):
     """The best epoch lies before the interruption, so that its weights must be in the resume file."""
     monkeypatch.setattr(training, "SAVE_EVERY", -1)

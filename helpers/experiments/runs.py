@@ -100,7 +100,8 @@ class Run:
     `params` and `options` are (name, value) pairs for the graph generator and the model; `stream` draws a fresh
     training set for each epoch. `family` is one of the paper's, "mixed" (all of them, for EquivariantL2G), "sparse"
     (the random precision matrices of Deep-graph's authors), "broad" or one of `posterior.LAWS`. A run that does not
-    `keep_weights` leaves its results only; one with a `start` goes on from the weights of the run of that name.
+    `keep_weights` leaves its results only; one with a `start` goes on from the weights of the run of that name;
+    `average` is that of `training.Schedule`.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Run:
     seed: int = 0
     keep_weights: bool = True
     start: str = ""
+    average: int = 0
 
     @property
     def schedule(self):
@@ -353,7 +355,7 @@ def broad(n_rounds=6, n_looks=3, epochs=BROAD_EPOCHS):
     start = broad_first()
     return replace(
         start, name="broad", start=start.name, n_layers=n_rounds, params=(), epochs=epochs, lr=1e-3,
-        decay=round(0.02 ** (1 / epochs), 6), options=(("width", 64), ("n_looks", n_looks)), seed=1,
+        decay=round(0.02 ** (1 / epochs), 6), options=(("width", 64), ("n_looks", n_looks)), seed=1, average=100,
     )  # fmt: skip
 
 
@@ -474,14 +476,15 @@ def graph_parameters(run):
     return parameters
 
 
-UNTOLD = ("name", "keep_weights", "params", "options", "start")  # params and options are part of graphs and arguments
+UNTOLD = ("name", "keep_weights", "params", "options")  # the last two are part of the graphs and arguments
+TOLD_IF_SET = ("start", "average")
 
 
 def configuration(run):
     """All that decides what a run learns, as JSON can hold it."""
     stated = {f.name: getattr(run, f.name) for f in fields(run) if f.name not in UNTOLD}
-    start = {"start": run.start} if run.start else {}
-    return stated | start | {"arguments": arguments(run), "graphs": graph_parameters(run)}
+    stated = {name: value for name, value in stated.items() if value or name not in TOLD_IF_SET}
+    return stated | {"arguments": arguments(run), "graphs": graph_parameters(run)}
 
 
 def _model_of(run):
