@@ -971,7 +971,6 @@ BEYOND_THE_LAW = [
         "spread-likelihood", "it has less error than maximum likelihood, however much weights differ", "ours",
         lambda t: r.target(t, "weights").value < r.target(t, "weights", r.MLE).value,
         f"{RANK}; ER graphs, 50 nodes, 500 signals",
-        "this is so for {held}; where weights differ by orders of magnitude, one or two of them decide the error",
     ),
     Claim(
         "spread-target",
@@ -993,7 +992,6 @@ BEYOND_THE_LAW = [
         "white-noise", "in white noise it joins at most one pair in a thousand", "ours",
         lambda t: {case: share <= 1e-3 for case, share in r.false_edges(t).items()},
         "a target of our own: about one false edge in a graph of 50 nodes",
-        "there are {held}; with few samples on few nodes, chance correlations are taken for edges",
     ),
     Claim(
         "negative-edges", "it ranks pairs better than Ledoit-Wolf partial correlations, also if edges are negative",

@@ -94,7 +94,7 @@ def errors_by_spread(n=N_SPREAD):
     return found
 
 
-def false_edges_in_white_noise(sizes=((20, 64), (50, 32), (100, 8)), numbers=(100, 1000, 10_000)):
+def false_edges_in_white_noise(sizes=((20, 512), (50, 64), (100, 16)), numbers=(100, 1000, 10_000)):
     """Share of pairs with p > 0.5 where no pair is joined; sizes are (m, n_graphs)."""
     found = []
     for m, n in sizes:
