@@ -552,7 +552,7 @@ def _sample_broad(run, split, n, epoch):
         n = STEPS_PER_EPOCH * build(run).graphs_per_step(n_nodes * (n_nodes - 1) // 2)
     else:  # errors are relative to the edges that there are
         chosen = [family for family in broad_law.FAMILIES if family != "empty"]
-    draw = broad_law.sample_broad(n, n_nodes, seed=seed, families=chosen, law=broad_law.LAW | dict(run.params))
+    draw = broad_law.sample_broad(n, n_nodes, seed=seed, families=chosen, law=graph_parameters(run)["law"])
     kept = torch.ones(n, dtype=torch.bool) if split == "train" else draw.w.any(-1)
     observations = KindObservations(draw.moments, draw.n_signals, draw.signed, draw.self_loops)
     return observations[kept], draw.w[kept]
