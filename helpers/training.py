@@ -3,8 +3,9 @@
 A model offers `prepare(observations)` (one tensor, graphs along dimension 0), `loss(prepared, w, generator)` and
 `predict(observations)`. It may have `labels(w)` (what it predicts instead of w), `max_gradient` (bound on the norm of
 each parameter's gradient), `graphs_per_step(n_pairs)` (in place of the schedule's batch size), `half_precision`
-(prefixes of the weights that are stored as float16) and `stackable` (it can hold the parameters of several networks,
-stacked along a first dimension: see `fit_together`).
+(prefixes of the weights that are stored as float16), `geometric_error` (it is validated by the geometric mean of the
+errors) and `stackable` (it can hold the parameters of several networks, stacked along a first dimension: see
+`fit_together`).
 
 Every random number of an epoch derives from the seed and the epoch's index, and `engine.checkpoints` stores what is
 needed to go on: a training that was killed continues as if nothing had happened.
@@ -302,13 +303,15 @@ def _batch_size(model, schedule, w):
 
 
 def _validate(model, observations, w):
-    """Mean GMSE of each network's predictions, NaN if one of them is not finite."""
+    """Mean GMSE of each network's predictions, NaN if one of them is not finite; of some models the geometric mean."""
     w_hat = model.predict(observations)
     if hasattr(model, "labels"):
         w = model.labels(w)
     finite = w_hat.isfinite().flatten(-2).all(-1)
-    errors = gmse(w_hat.nan_to_num(0, 0, 0), w).mean(-1)
-    return errors.where(finite, torch.nan).reshape(-1).tolist()
+    errors = gmse(w_hat.nan_to_num(0, 0, 0), w)
+    geometric = getattr(model, "geometric_error", False)
+    mean = errors.log().mean(-1).exp() if geometric else errors.mean(-1)
+    return mean.where(finite, torch.nan).reshape(-1).tolist()
 
 
 def _epoch_seed(seed, epoch):

@@ -3,6 +3,7 @@
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,14 +16,17 @@ from helpers.beyond.broad import (
     N_NODE_ROWS,
     N_PAIR_FEATURES,
     N_PAIR_ROWS,
+    N_WEIGHED,
     BroadL2G,
     Estimate,
     KindObservations,
     Known,
+    Look,
     Round,
     describe,
     explain_away,
     fill_missing_direction,
+    weigh_evidence,
 )
 from helpers.beyond.broad_law import sample_broad
 from helpers.graphs import all_pairs, renumber, to_vector
@@ -219,12 +223,12 @@ def test_weights_by_hand(model):
     log_p = torch.log_softmax(torch.randn(3, 1, 3), -1)
     a, b, y, y_sum = torch.rand(4, 3, 1) + 0.1
     b = b / 10
-    alone = torch.rand(2, 3, 1) + 0.1
+    alone, weighed = torch.rand(2, 2, 3, 1) + 0.1
     left = torch.rand(3, 1)
     positive, negative = log_p.exp()[..., 1], log_p.exp()[..., 2]
     p = positive + negative
     log = ((positive * a + negative * b) / p).log()
-    log_alone = ((positive * alone[0] + negative * alone[1]) / p).log()
+    log_alone, log_weighed = (((positive * x[0] + negative * x[1]) / p).log() for x in (alone, weighed))
     mean = (p * log).sum() / p.sum()
     spread = ((p * (log - mean) ** 2).sum() / p.sum() + 1e-6).sqrt()
     rank = left.sum() - ((1 - negative) * b * y_sum).sum()
@@ -236,11 +240,20 @@ def test_weights_by_hand(model):
     ratio = log - mean
     told = [ratio / 3, ratio / (spread + 0.1) / 3, spread.log().expand(3, 1) / 3, scale(log.exp())]
     told = torch.stack([*told, (log_alone - mean) / 3], -1)
-    pull, add, trust = model.size(torch.cat([h, told], -1)).unbind(-1)
+    pull, add, trust, give = model.size(torch.cat([h, told], -1)).unbind(-1)
     weight = (mean + ratio * torch.sigmoid(3 - pull)).exp()
-    expected = (weight.log() + torch.sigmoid(trust) * scale(weight) + 0.3 * add).exp()
-    found = model._weights(h, log_p, known_of(a, b, y, y_sum, left), alone)
-    torch.testing.assert_close(found, expected)
+    own = weight.log() + torch.sigmoid(trust) * scale(weight) + 0.3 * add
+    expected = own + torch.sigmoid(give) * (log_weighed - own)
+    known = known_of(a, b, y, y_sum, left)
+    found = model._weights(h, log_p, known, Look(None, alone, weighed, None))
+    torch.testing.assert_close(found, expected.exp())
+    before_any_look = model._weights(h, log_p, known, Look(None, alone, None, None))
+    torch.testing.assert_close(before_any_look, own.exp())
+    torch.manual_seed(0)
+    plain = BroadL2G(3, width=16, n_looks=2, weighs=False)
+    plain.load_state_dict({name: x[:3] if name.startswith("size.2") else x for name, x in model.state_dict().items()
+                           if "looks" not in name}, strict=False)  # fmt: skip
+    torch.testing.assert_close(plain._weights(h, log_p, known, Look(None, alone, weighed, None)), own.exp())
 
 
 def log_likelihood(K, S, n):
@@ -260,13 +273,16 @@ def test_a_look_by_hand(signed):
     ground = torch.rand(3, 1).double() + 0.5
     columns = (y.difference[:, None], y.sum[:, None], ground)
     known = known_of(weight, weight, *columns, signed=signed, n_signals=n)._replace(y_ground=y.ground[:, None])
-    told, alone, new_ground = explain_away(log_p, weight, known, ground)
+    told, alone, weighed, new_ground = explain_away(log_p, weight, known, ground)
     assert told.shape == (3, 1, N_AFTERTHOUGHTS)
     _, positive, negative = log_p.exp().unbind(-1)
     expected = Atoms((positive * weight)[:, 0], (negative * weight)[:, 0], ground[:, 0])
     K = expected.matrix()
     p = (positive + negative)[:, 0]
-    typical = ((p * weight[:, 0].log()).sum() / p.sum()).exp()
+    mean = (p * weight[:, 0].log()).sum() / p.sum()
+    typical = mean.exp()
+    spread = ((p * (weight[:, 0].log() - mean) ** 2).sum() / p.sum()).sqrt()
+    usual = [(q.sum() + 0.5) / (3 + 1.5) for q in (positive, negative)]
     for e, (i, j) in enumerate(all_pairs(3).T):
         for kind, sign in enumerate((1, -1) if signed else (1,)):
             u = torch.zeros(3).double()
@@ -283,6 +299,16 @@ def test_a_look_by_hand(signed):
             score = torch.sign(best) * (2 * gain(best)).sqrt()
             by_hand = torch.stack([score, gain(weight[e, 0]), gain(typical)]).asinh()
             torch.testing.assert_close(row[:3], by_hand, rtol=1e-4, atol=1e-5)
+            x = torch.linspace(-8, 8, 801).double() * spread + mean
+            likelihood = torch.stack([gain(d) for d in x.exp()]).exp()
+            normal = torch.distributions.Normal(mean, spread).log_prob(x).exp()
+            evidence = torch.trapezoid(likelihood * normal, x)
+            likely = torch.trapezoid(likelihood * normal * x.exp(), x) / evidence
+            logit = (usual[kind] / (1 - sum(usual)) * evidence).log().clamp(-12, 12) / 3
+            by_hand = torch.stack([logit, (likely / typical).log() / 3])
+            row_of_evidence = told[e, 0, 11 + 2 * kind : 13 + 2 * kind].double()
+            torch.testing.assert_close(row_of_evidence, by_hand, rtol=1e-3, atol=1e-3)
+            assert weighed[kind][e, 0].item() == pytest.approx(likely.item(), rel=1e-3)
             if best > 0:
                 assert alone[kind][e, 0].item() == pytest.approx(best.item(), rel=1e-5)
                 assert row[3].item() == pytest.approx((best / typical).log().clamp(-6, 6).item() / 3, rel=1e-4)
@@ -292,7 +318,7 @@ def test_a_look_by_hand(signed):
     torch.testing.assert_close(told[:, 0, 8:10], logit, check_dtype=False)
     torch.testing.assert_close(told[:, 0, 10], (weight[:, 0] / typical).log() / 3, check_dtype=False)
     if not signed:
-        assert not told[:, 0, 4:8].any()
+        assert not told[:, 0, 4:8].any() and not told[:, 0, 13:].any()
     updated = ground[:, 0] * torch.linalg.inv(K).diagonal() / y.ground
     torch.testing.assert_close(new_ground[:, 0], updated, rtol=1e-4, atol=1e-5)
 
@@ -302,8 +328,35 @@ def test_improbable_pairs_keep_nodes_connected():
     log_p = torch.tensor([0.0, -30.0, -30.0]).expand(3, 1, 3)
     one = torch.ones(3, 1)
     known = known_of(one, one, one, one, one, signed=False)._replace(constant=torch.ones(1))
-    told, alone, ground = explain_away(log_p, one, known, 0 * one)
-    assert told.isfinite().all() and all(x.isfinite().all() for x in alone) and not ground.any()
+    told, alone, weighed, ground = explain_away(log_p, one, known, 0 * one)
+    assert told.isfinite().all() and all(x.isfinite().all() for x in (*alone, *weighed)) and not ground.any()
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.5, 2.0])
+@pytest.mark.parametrize("n", [5.0, 500.0])
+@pytest.mark.parametrize("ratio", [0.2, 0.95, 1.0, 1.3, 20.0])
+def test_evidence_is_an_integral(ratio, n, spread):
+    """Beside a fine grid of weights, for pairs that the data speak against, that they leave open and that they show."""
+    r, y, mean = 3.0, 3.0 / ratio, -1.0
+    x = np.linspace(mean - 12 * spread - 6, mean + 12 * spread, 200_001)
+    d = np.exp(x)
+    value = n / 2 * (np.log1p(d * r) - d * y) - ((x - mean) / spread) ** 2 / 2
+    peak = value.max()
+    density = np.exp(value - peak)
+    area = density.sum() * (x[1] - x[0])
+    given = [torch.tensor(v).double() for v in (r, y, n, mean, spread)]
+    evidence, likely = weigh_evidence(*given)
+    assert evidence.item() == pytest.approx(peak + np.log(area / spread / np.sqrt(2 * np.pi)), abs=0.05)
+    assert likely.item() == pytest.approx((density * d).sum() / density.sum(), rel=0.1)
+
+
+def test_evidence_finds_a_heavy_edge_far_from_all_others():
+    """Ten times as heavy as seven standard deviations allow: the data decide, and nothing overflows."""
+    y = torch.tensor([1e-6, 1.0]).double()
+    r = torch.tensor([1.0, 1e6]).double()
+    evidence, likely = weigh_evidence(r, y, torch.tensor(1000.0).double(), torch.tensor(0.0), torch.tensor(0.5))
+    assert (evidence > 1000).all() and likely[0].item() == pytest.approx(1e6, rel=0.3)
+    assert evidence.isfinite().all() and likely[1].item() == pytest.approx(1, rel=0.1)
 
 
 def test_looks_change_what_is_thought(model, draw):
@@ -336,6 +389,13 @@ def test_a_network_grows_without_forgetting(model, draw):
     for other in (BroadL2G(3, width=16, n_looks=1), BroadL2G(2, width=16, n_looks=0)):
         with pytest.raises(ValueError, match="smaller: a network with as many rounds before its first look"):
             larger.grow_from(other)
+    blind = BroadL2G(3, width=16, n_looks=2, weighs=False).eval()
+    larger.grow_from(blind)
+    ours, theirs = (network._estimates(*data, all_pairs(M)) for network in (larger, blind))
+    assert all(torch.equal(a, b) for a, b in zip(ours[0], theirs[0]))  # before any look
+    for (log_p, weight), (other_p, other_weight) in zip(ours, theirs):
+        assert (log_p - other_p).abs().max() < 0.1 and (weight / other_weight).log().abs().median() < 0.3
+    assert not larger.looks[0].weight[:, -N_WEIGHED:].any() and larger.looks[0].weight[:, :-N_WEIGHED].any()
     before = {name: x.clone() for name, x in model.state_dict().items()}
     model.grow_from(model)
     assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())

@@ -140,6 +140,18 @@ def test_validation_compares_with_the_labels_of_a_model(tmp_path):
     assert stored(tmp_path)[1]["history"]["val_gmse"][-1] == pytest.approx(error, rel=5e-3)
 
 
+def test_validation_by_the_geometric_mean(tmp_path):
+    class Uneven(Toy):
+        geometric_error = True
+
+    model = Uneven()
+    fit(tmp_path, model)
+    observations, w = data("val", SCHEDULE.n_val, 0)
+    errors = gmse(model.predict(observations), w)
+    assert stored(tmp_path)[1]["history"]["val_gmse"][-1] == pytest.approx(errors.log().mean().exp().item(), rel=1e-3)
+    assert errors.log().mean().exp() < 0.99 * errors.mean()
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_stream_has_new_graphs_in_each_epoch(tmp_path, stream):
     calls = []

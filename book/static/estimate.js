@@ -7,6 +7,15 @@ const FASTEST = 1e3; // factor by which a weight may grow in one update
 const ZERO = 1e-9; // of the largest eigenvalue: what is smaller is zero
 const FILLED = 1e4; // of the largest eigenvalue
 const LEAST = 1e-3; // leverage of an improbable pair, times m: there is always a way from node to node
+const N_TOLD = 15; // features of a pair from an estimate of all others
+const SPREADS = [0.05, 3]; // least and largest standard deviation of log-weights that evidence is weighed with
+const N_NEWTON = 6; // steps to where the integrand of the evidence is largest
+// Gauss and Hermite: the integral of exp(-t^2) f(t) is about the sum of weights times f at the nodes
+const NODES = [-2.6519613568352334, -1.6735516287674714, -0.8162878828589646, 0, 0.8162878828589646, 1.6735516287674714, 2.6519613568352334];
+const NODE_WEIGHTS = [
+  0.0009717812450995199, 0.05451558281912705, 0.4256072526101278, 0.8102646175568072, 0.4256072526101278,
+  0.05451558281912705, 0.0009717812450995199,
+];
 
 // --- three kinds of atoms: differences (E,), sums (E,) and the ground (m,) -------------------------------------------
 
@@ -281,9 +290,9 @@ function probabilities(logit) {
   return { positive, negative };
 }
 
-// Weights (E,): the most likely ones, drawn towards their mean, in the scale of the data, and corrected. alone: those of a
-// pair's atoms if all others are as they are thought to be.
-function weigh(layers, h, { positive, negative }, { w, y, nodes }, alone) {
+// Weights (E,): the most likely ones, drawn towards their mean, in the scale of the data, and corrected. After a look, they
+// may give way to those that are expected if all others are as they are thought to be.
+function weigh(layers, h, { positive, negative }, { w, y, nodes }, { alone, weighed }) {
   const E = positive.length;
   const p = positive.map((x, e) => x + negative[e]);
   const ofSign = (weights, e) => {
@@ -317,28 +326,73 @@ function weigh(layers, h, { positive, negative }, { w, y, nodes }, alone) {
     const told = [ratio[e] / 3, ratio[e] / (spread + 0.1) / 3, ...common, (ofSign(alone, e) - middle) / 3];
     known.set(told.map((x) => clamp(x, -5, 5)), at + width);
   }
-  const answer = perceptron(layers, known); // how strongly to draw, what to add, and whether to trust the common scale
-  const drawn = ratio.map((x, e) => clamp(middle + x * sigmoid(3 - answer[3 * e]), -25, 25));
+  // how strongly to draw, what to add, whether to trust the common scale, and whether to give way
+  const answer = perceptron(layers, known);
+  const drawn = ratio.map((x, e) => clamp(middle + x * sigmoid(3 - answer[4 * e]), -25, 25));
   const off = scale(drawn);
-  return drawn.map((x, e) => Math.exp(x + sigmoid(answer[3 * e + 2]) * off + clamp(0.3 * answer[3 * e + 1], -3, 3)));
+  return drawn.map((x, e) => {
+    const corrected = x + sigmoid(answer[4 * e + 2]) * off + clamp(0.3 * answer[4 * e + 1], -3, 3);
+    const share = weighed ? sigmoid(answer[4 * e + 3]) : 0;
+    return Math.exp(weighed ? corrected + share * (ofSign(weighed, e) - corrected) : corrected);
+  });
 }
 
-// What an estimate of all other pairs leaves unexplained of each pair: features told (E, 11), the likeliest weights of a
-// pair's two atoms given the others, and the ground after one update of the likelihood. See `explain_away` in broad.py.
+// Log-evidence for an atom of unknown weight d, and the posterior mean of d, where the likelihood ratio is
+// (1 + d r)^(n/2) exp(-n/2 d y) and log d is normal. See `weigh_evidence` in broad.py.
+function weighEvidence(r, y, n, mean, spread) {
+  const half = n / 2;
+  const precision = spread ** -2;
+  const sharpness = half * Math.max(1 - y / r, 0) ** 2;
+  const best = Math.log(Math.max(1 / y - 1 / r, 1e-12));
+  const at = (x) => {
+    const d = Math.exp(x);
+    const leverage = (d * r) / (1 + d * r);
+    return { leverage, seen: d * y, curvature: Math.max(half * (d * y - leverage * (1 - leverage)), 0) + precision };
+  };
+  let x = Math.min((sharpness * best + precision * mean) / (sharpness + precision), -Math.log(y));
+  for (let step = 0; step < N_NEWTON; step++) {
+    const { leverage, seen, curvature } = at(x);
+    x += clamp((half * (leverage - seen) - precision * (x - mean)) / curvature, -1, 1);
+  }
+  const width = Math.sqrt(2 / at(x).curvature);
+  const d = NODES.map((t) => Math.exp(x + width * t));
+  const values = NODES.map((t, k) => {
+    const prior = (precision * (x + width * t - mean) ** 2) / 2;
+    return half * (Math.log1p(d[k] * r) - d[k] * y) - prior + t * t + Math.log(NODE_WEIGHTS[k]);
+  });
+  const largest = Math.max(...values);
+  const shares = values.map((value) => Math.exp(value - largest));
+  const whole = total(shares);
+  return {
+    evidence: largest + Math.log(whole) + Math.log(width / spread) - Math.log(2 * Math.PI) / 2,
+    likely: total(shares.map((share, k) => share * d[k])) / whole,
+  };
+}
+
+// What an estimate of all other pairs leaves unexplained of each pair: features told (E, 15), the likeliest weights of a
+// pair's two atoms given the others and the expected ones, and the ground after one update of the likelihood. See
+// `explain_away` in broad.py.
 function explainAway(found, { y, nPair }, ground, m, pairs, kinds) {
   const { positive, negative, logit, weight } = found;
   const E = weight.length;
   const p = positive.map((x, e) => x + negative[e]);
-  const typical = Math.exp(total(p.map((x, e) => x * Math.log(weight[e]))) / Math.max(total(p), 1e-6));
+  const all = Math.max(total(p), 1e-6);
+  const middle = total(p.map((x, e) => x * Math.log(weight[e]))) / all;
+  const spread = clamp(Math.sqrt(total(p.map((x, e) => x * (Math.log(weight[e]) - middle) ** 2)) / all), ...SPREADS);
+  const typical = Math.exp(middle);
+  const usual = { difference: (total(positive) + 0.5) / (E + 1.5), sum: (total(negative) + 0.5) / (E + 1.5) };
+  const none = 1 - usual.difference - usual.sum;
   const expected = (share, seen) => share.map((x, e) => Math.max(x * weight[e], LEAST / (m * seen[e])));
   const w = { difference: expected(positive, y.difference), sum: new Float64Array(E), ground };
   if (kinds.signed) w.sum = expected(negative, y.sum);
   const r = resistances(w, m, pairs, !kinds.signed && !kinds.selfLoops);
   const ratio = (x) => clamp(Math.log(x / typical), -6, 6) / 3;
-  const told = new Float64Array(11 * E);
+  const told = new Float64Array(N_TOLD * E);
   const alone = { difference: new Float64Array(E), sum: new Float64Array(E) };
+  const weighed = { difference: new Float64Array(E), sum: new Float64Array(E) };
   for (let e = 0; e < E; e++) {
     const n = nPair[e];
+    const to = N_TOLD * e;
     ["difference", "sum"].forEach((kind, k) => {
       const seen = y[kind][e];
       const without = r[kind][e] / (1 - Math.min(w[kind][e] * r[kind][e], 1 - 1e-6));
@@ -346,13 +400,17 @@ function explainAway(found, { y, nPair }, ground, m, pairs, kinds) {
       const best = Math.max(1 / seen - 1 / without, 1e-12);
       const score = Math.sign(q) * Math.sqrt(n * Math.max(Math.exp(-q) - 1 + q, 0));
       const gain = (d) => (n / 2) * (Math.log1p(d * without) - d * seen);
+      const { evidence, likely } = weighEvidence(without, seen, n, middle, spread);
       alone[kind][e] = best;
+      weighed[kind][e] = likely;
       if (k === 1 && !kinds.signed) return;
-      told.set([...[score, gain(weight[e]), gain(typical)].map(Math.asinh), ratio(best)], 11 * e + 4 * k);
+      told.set([...[score, gain(weight[e]), gain(typical)].map(Math.asinh), ratio(best)], to + 4 * k);
+      told.set([clamp(Math.log(usual[kind] / none) + evidence, -12, 12) / 3, ratio(likely)], to + 11 + 2 * k);
     });
-    told.set([clamp(logit[2 * e], -12, 12) / 3, clamp(logit[2 * e + 1], -12, 12) / 3, ratio(weight[e])], 11 * e + 8);
+    told.set([clamp(logit[2 * e], -12, 12) / 3, clamp(logit[2 * e + 1], -12, 12) / 3, ratio(weight[e])], to + 8);
   }
-  return { told, alone, ground: ground.map((c, k) => c * Math.min(r.ground[k] / y.ground[k], FASTEST)) };
+  const updated = ground.map((c, k) => c * Math.min(r.ground[k] / y.ground[k], FASTEST));
+  return { told, alone, weighed, ground: updated };
 }
 
 // {positive, negative, weight}, each (E,), from second moments S (m, m) of n signals, a number or (m, m).
@@ -364,12 +422,12 @@ function estimate(S, n, network, kinds, report = () => {}) {
   const known = describe(filled, n, m, pairs, kinds, network.nUpdates, (share) => report(0.4 * share));
   const atNodes = linear(network.nodes, known.nodes);
   const h = linear(network.embed, known.x);
-  let look = { alone: known.w, ground: known.w.ground };
+  let look = { alone: known.w, weighed: null, ground: known.w.ground };
   const judge = () => {
     const logit = perceptron(network.edge, h);
     if (!kinds.signed) for (let e = 1; e < logit.length; e += 2) logit[e] = -30;
     const found = { ...probabilities(logit), logit };
-    return { ...found, weight: weigh(network.size, h, found, known, look.alone) };
+    return { ...found, weight: weigh(network.size, h, found, known, look) };
   };
   const nPlain = network.rounds.length - network.looks.length;
   network.rounds.forEach((round, k) => {

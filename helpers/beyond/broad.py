@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from numpy.polynomial.hermite import hermgauss
 from torch import nn
 from torch.nn.functional import log_softmax, relu
 
@@ -31,7 +32,11 @@ N_PAIR_FEATURES = 24
 N_NODE_FEATURES = 8
 N_PAIR_ROWS = N_PAIR_FEATURES + 6  # features, and what estimates are made from: see `describe`
 N_NODE_ROWS = N_NODE_FEATURES + 3
-N_AFTERTHOUGHTS = 11  # features of a pair from an estimate of all others, see `explain_away`
+N_AFTERTHOUGHTS = 15  # features of a pair from an estimate of all others, see `explain_away`;
+N_WEIGHED = 4  # the last of them come from `weigh_evidence`
+NODES, NODE_WEIGHTS = hermgauss(7)  # of integrals over a normal law
+N_NEWTON = 6  # steps to where such an integrand is largest
+SPREADS = (0.05, 3.0)  # least and largest standard deviation of log-weights that evidence is weighed with
 EARLIER = 0.25  # what an estimate that is made on the way counts in the loss
 LEAST = 1e-3  # leverage of an improbable pair, times m: there is always a way from node to node
 PAIRS_PER_STEP = 12_000  # of all graphs together, in training
@@ -94,11 +99,14 @@ class BroadL2G(nn.Module):
     ----------
     n_rounds, width : of the message passing
     n_looks : how many of the rounds, the last ones, begin with a look at what the estimate so far explains of each pair
+    weighs : whether a look also tells how probable the pair is and how heavy, if all others are as they are thought to
+        be, see `weigh_evidence`
     """
 
     max_gradient = 1.0
+    geometric_error = True  # of the graphs of the law some have a thousand times the error of others
 
-    def __init__(self, n_rounds=6, *, width=64, n_looks=3):
+    def __init__(self, n_rounds=7, *, width=64, n_looks=4, weighs=True):
         super().__init__()
         if not 0 <= n_looks < n_rounds:
             raise ValueError(f"n_looks={n_looks}: a number between 0 and n_rounds - 1 = {n_rounds - 1} is needed")
@@ -106,20 +114,28 @@ class BroadL2G(nn.Module):
         self.embed = nn.Linear(N_PAIR_FEATURES, width)
         self.nodes = nn.Linear(N_NODE_FEATURES, width)
         self.rounds = nn.ModuleList(Round(width) for _ in range(n_rounds))
-        self.looks = nn.ModuleList(nn.Linear(N_AFTERTHOUGHTS, width) for _ in range(n_looks))
+        self.n_told = N_AFTERTHOUGHTS - (0 if weighs else N_WEIGHED)
+        self.looks = nn.ModuleList(nn.Linear(self.n_told, width) for _ in range(n_looks))
         self.edge = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
-        self.size = nn.Sequential(nn.Linear(width + 5, width), nn.ReLU(), nn.Linear(width, 3))
+        self.size = nn.Sequential(nn.Linear(width + 5, width), nn.ReLU(), nn.Linear(width, 3 + weighs))
         nn.init.constant_(self.edge[-1].bias, -2.0)  # most pairs are no edges
+        nn.init.constant_(self.size[-1].bias[3:], -2.0)  # evidence changes weights a little at first
 
     def grow_from(self, smaller):
-        """Take the weights of a network with fewer rounds and looks; those that it lacks add nothing at first."""
+        """Take the weights of a network with fewer rounds and looks; those that it lacks add nothing at first.
+
+        If it does not weigh evidence, weights give way to the weighed ones a little from the beginning.
+        """
         if len(self.rounds) - len(self.looks) != len(smaller.rounds) - len(smaller.looks):
             raise ValueError("smaller: a network with as many rounds before its first look is needed")
-        new = [message_round.out for message_round in self.rounds[len(smaller.rounds) :]]
-        for layer in (*new, *self.looks[len(smaller.looks) :]):
+        learned = {name: x.clone() for name, x in smaller.state_dict().items()}
+        for layer in (*(message_round.out for message_round in self.rounds[len(smaller.rounds) :]), *self.looks):
             nn.init.zeros_(layer.weight)
             nn.init.zeros_(layer.bias)
-        self.load_state_dict(self.state_dict() | smaller.state_dict())
+        nn.init.zeros_(self.size[-1].weight)
+        with torch.no_grad():
+            for name, x in learned.items():
+                self.state_dict()[name][tuple(map(slice, x.shape))] = x
 
     # --- what a method and a trainable model offer ------------------------------------------------------------------
 
@@ -229,27 +245,27 @@ class BroadL2G(nn.Module):
         at_nodes = self.nodes(nodes[..., :N_NODE_FEATURES])
         count = sum_at_nodes(known.s, edges, len(nodes))
         h = in_parts(self.embed, x)
-        alone = known.difference, known.sum
+        look = Look(None, (known.difference, known.sum), None, ground)
         found = []
         for k, message_round in enumerate(self.rounds, len(self.looks) - len(self.rounds)):
             if k >= 0:
-                found.append(self._judge(h, known, alone))
-                told, alone, ground = explain_away(*found[-1], known, ground, explain)
-                h = h + in_parts(self.looks[k], told)
+                found.append(self._judge(h, known, look))
+                look = explain_away(*found[-1], known, look.ground, explain)
+                h = h + in_parts(self.looks[k], look.told[..., : self.n_told])
             h = message_round(h, at_nodes, known.s, count, edges)
-        return [*found, self._judge(h, known, alone)]
+        return [*found, self._judge(h, known, look)]
 
-    def _judge(self, h, known, alone):
+    def _judge(self, h, known, look):
         """Log-probabilities of no, a positive and a negative edge (E, B, 3), and weights (E, B)."""
         logit = in_parts(self.edge, h)
         negative = logit[..., 1].masked_fill(~known.signed, -30.0)
         log_p = log_softmax(torch.stack([torch.zeros_like(negative), logit[..., 0], negative], -1), -1)
-        return log_p, self._weights(h, log_p, known, alone)
+        return log_p, self._weights(h, log_p, known, look)
 
-    def _weights(self, h, log_p, known, alone):
+    def _weights(self, h, log_p, known, look):
         """Weights (E, B): the most likely ones, drawn towards their mean, in the scale of the data, and corrected.
 
-        `alone` are those of the two atoms of a pair if all others are as they are thought to be, each (E, B).
+        After a look, they may give way to those that are expected if all others are as they are thought to be.
         """
         _, positive, negative = log_p.exp().unbind(-1)
         p = positive + negative
@@ -273,12 +289,15 @@ class BroadL2G(nn.Module):
             return (rank / seen.sum(0).clamp_min(1e-3)).clamp(0.05, 20).log()
 
         told = [ratio / 3, ratio / (spread + 0.1) / 3, spread.log() / 3, scale(logarithm.exp())]
-        told.append((of_sign(*alone) - mean) / 3)
+        told.append((of_sign(*look.alone) - mean) / 3)
         told = torch.stack([x.clamp(-5, 5).expand_as(ratio) for x in told], -1)
-        pull, add, trust = in_parts(lambda *x: self.size(torch.cat(x, -1)), h, told).unbind(-1)
+        pull, add, trust, *give = in_parts(lambda *x: self.size(torch.cat(x, -1)), h, told).unbind(-1)
         logarithm = (mean + ratio * torch.sigmoid(3 - pull)).clamp(-25, 25)
         # where weights are equal the scale is known best from all of them, where one is heavy from itself alone
-        return (logarithm + torch.sigmoid(trust) * scale(logarithm.exp()) + (0.3 * add).clamp(-3, 3)).exp()
+        logarithm = logarithm + torch.sigmoid(trust) * scale(logarithm.exp()) + (0.3 * add).clamp(-3, 3)
+        if give and look.weighed is not None:
+            logarithm = logarithm + torch.sigmoid(give[0]) * (of_sign(*look.weighed) - logarithm)
+        return logarithm.exp()
 
 
 def error_of(log_p, weight, w, n_nodes):
@@ -292,44 +311,95 @@ def error_of(log_p, weight, w, n_nodes):
     return (error + entropy).mean()
 
 
+class Look(NamedTuple):
+    """What an estimate tells of each pair, see `explain_away`; pairs (E, B) or nodes (m, B) first."""
+
+    told: torch.Tensor | None  # (E, B, N_AFTERTHOUGHTS), features
+    alone: tuple  # the likeliest weights of a pair's two atoms,
+    weighed: tuple | None  # and the expected ones
+    ground: torch.Tensor  # after one update of the likelihood
+
+
 @torch.no_grad()
 def explain_away(log_p, weight, known, ground, explain=resistances):
-    """What an estimate of all other pairs leaves unexplained of each pair; log_p (E, B, 3) and weight (E, B).
+    """What an estimate of all other pairs leaves unexplained of each pair: log_p (E, B, 3), weight (E, B) -> Look.
 
     Let K be made of the expected weights, w for an atom u. Without it, u has the resistance r = c / (1 - w c) where
     c = u'K^-1 u, and with another weight d the log-likelihood of N signals is N/2 (log(1 + d r) - d y) above that
-    without it, most so for d = 1/y - 1/r.
+    without it, most so for d = 1/y - 1/r. The mean of that likelihood ratio over a law of d is the evidence for the
+    pair. The law is lognormal, with the mean and the spread of the log-weights of the estimate; how many edges the
+    estimate has tells how probable one is without the evidence.
 
-    Returns
-    -------
-    (E, B, N_AFTERTHOUGHTS) float32 : for differences and for sums the gain of the likeliest d, as a standard score, of
-        the weight that was estimated and of a typical one, and the likeliest d; then the estimate itself
-    the likeliest d of both atoms, each (E, B)
-    the ground (m, B) after one update of the likelihood
+    The features: for differences and for sums the gain of the likeliest d, as a standard score, of the weight that was
+    estimated and of a typical one, and the likeliest d; the estimate itself; then, as in the estimate, the logits of
+    both signs by the evidence, and for both the expected d.
     """
     m = len(ground)
     _, positive, negative = log_p.double().exp().unbind(-1)
     weight = weight.double()
     n = known.n_signals.double()
     p = positive + negative
-    typical = ((p * weight.log()).sum(0) / p.sum(0).clamp_min(1e-6)).exp()
+    total = p.sum(0).clamp_min(1e-6)
+    mean = (p * weight.log()).sum(0) / total
+    spread = ((p * (weight.log() - mean).square()).sum(0) / total).sqrt().clamp(*SPREADS)
+    typical = mean.exp()
     sees = known.y_difference.double(), known.y_sum.double()
     expected = [torch.maximum(q * weight, LEAST / (m * y)) for q, y in zip((positive, negative), sees)]
     expected[1] = expected[1] * known.signed
     r = explain(Atoms(*(x.T for x in (*expected, ground.double()))), known.constant[:, None].double())
-    told, alone = [], []
-    for w, y, resistance, on in zip(expected, sees, r, (True, known.signed)):
+    usual = [(q.sum(0) + 0.5) / (len(q) + 1.5) for q in (positive, negative)]  # probability of each sign
+    none = 1 - usual[0] - usual[1]
+    told, alone, weighed, logits = [], [], [], []
+    for w, y, resistance, on, q in zip(expected, sees, r, (True, known.signed), usual):
         without = resistance.T / (1 - (w * resistance.T).clamp_max(1 - 1e-6))
-        q = (without / y).clamp_min(1e-30).log().clamp(-5, 30)
+        log_ratio = (without / y).clamp_min(1e-30).log().clamp(-5, 30)
         best = (1 / y - 1 / without).clamp_min(1e-12)
-        score = q.sign() * (n * (q.neg().exp() - 1 + q).clamp_min(0)).sqrt()
+        score = log_ratio.sign() * (n * (log_ratio.neg().exp() - 1 + log_ratio).clamp_min(0)).sqrt()
         gains = [n / 2 * (torch.log1p(d * without) - d * y) for d in (weight, typical)]
+        evidence, likely = weigh_evidence(without, y, n, mean, spread)
         told += [x * on for x in (score.asinh(), *(x.asinh() for x in gains), _ratio(best, typical))]
+        logits += [((q / none).log() + evidence).clamp(-12, 12) / 3 * on, _ratio(likely, typical) * on]
         alone.append(best.to(known.s))
+        weighed.append(likely.to(known.s))
     logit = (log_p[..., 1:] - log_p[..., :1]).clamp(-12, 12) / 3
-    told += [logit[..., 0], logit[..., 1], _ratio(weight, typical)]
+    told += [logit[..., 0], logit[..., 1], _ratio(weight, typical), *logits]
     told = torch.stack([x.to(known.s) for x in told], -1)
-    return told, alone, ground * (r.ground.T / known.y_ground).clamp_max(FASTEST).to(ground)
+    return Look(told, alone, weighed, ground * (r.ground.T / known.y_ground).clamp_max(FASTEST).to(ground))
+
+
+def weigh_evidence(r, y, n, mean, spread):
+    """Log-evidence for an atom of unknown weight d, and the posterior mean of d, each of the shape of r.
+
+    The likelihood ratio is (1 + d r)^(N/2) exp(-N/2 d y), and log d is normal with that mean and standard deviation.
+    The integral over x = log d is by Gauss and Hermite, around the x where the integrand is largest and as wide as its
+    curvature there.
+    """
+    half = n / 2
+    precision = spread**-2
+    sharpness = half * (1 - y / r).clamp_min(0).square()  # curvature of the likelihood where it is largest
+    best = (1 / y - 1 / r).clamp_min(1e-12).log()
+    x = torch.minimum((sharpness * best + precision * mean) / (sharpness + precision), -y.log())
+    for _ in range(N_NEWTON):
+        leverage, seen, curvature = _at(x, r, y, half, precision)
+        x = x + ((half * (leverage - seen) - precision * (x - mean)) / curvature).clamp(-1, 1)
+    width = (2 / _at(x, r, y, half, precision)[2]).sqrt()
+    values, d = [], []
+    for t, weight in zip(NODES.tolist(), NODE_WEIGHTS.tolist()):
+        z = x + width * t
+        d.append(z.exp())
+        prior = precision * (z - mean).square() / 2
+        values.append(half * (torch.log1p(d[-1] * r) - d[-1] * y) - prior + t**2 + math.log(weight))
+    values = torch.stack(values)
+    whole = values.logsumexp(0)
+    posterior_mean = ((values - whole).exp() * torch.stack(d)).sum(0)
+    return whole + (width / spread).log() - math.log(2 * math.pi) / 2, posterior_mean
+
+
+def _at(x, r, y, half, precision):
+    """Of d = exp(x): d r / (1 + d r), d y, and minus the second derivative of the log-integrand, if it is concave."""
+    d = x.exp()
+    leverage = d * r / (1 + d * r)
+    return leverage, d * y, (half * (d * y - leverage * (1 - leverage))).clamp_min(0) + precision
 
 
 def _ratio(x, typical):

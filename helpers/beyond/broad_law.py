@@ -30,7 +30,8 @@ LAW = {
     "undominated": 0.15,  # share with a lesser diagonal, so that K is positive definite but not dominant
     "noise": 0.25,  # share with measurement noise, unequal, about up to 0.5 of the variance of a node given the others
     "tails": 0.1,  # share with samples from a multivariate t law of 3 to 10 degrees of freedom
-    "gaps": 0.1,  # share with missing values, up to half of a column, here and there or from its beginning on,
+    "gaps": 0.1,  # share with missing values, here and there or from the beginning of a column on,
+    "missing": 0.9,  # up to so much of a column,
     "filled": True,  # which are filled as GraphLearner does, or left out of the pairs they belong to
     "overstated": 0.2,  # share whose number of independent samples is up to half of what is said
     "scaled": 0.1,  # share with columns in other units, a standard deviation of up to 0.7 of their logarithms
@@ -38,8 +39,9 @@ LAW = {
     "unsigned": 0.25,  # share learned without sum atoms
     "ungrounded": 0.5,  # share learned without the ground where it is below 1e-3
 }
-# of the first of two courses of training: fewer hard cases
-FIRST = LAW | {"degree": (1.0, 8.0), "even": 0.4, "spread": 1.5, "plain": 0.3, "filled": False, "overstated": 0.1}
+# of the second and the first of three courses of training: fewer hard cases
+SECOND = LAW | {"missing": 0.5}
+FIRST = SECOND | {"degree": (1.0, 8.0), "even": 0.4, "spread": 1.5, "plain": 0.3, "filled": False, "overstated": 0.1}
 MOST_ROWS = 1000  # of samples with tails or gaps, which are drawn one by one
 
 
@@ -233,7 +235,7 @@ def _moments(rng, K, plain, law=LAW):
             freedom = rng.uniform(3, 10)
             X *= np.sqrt((freedom - 2) / rng.chisquare(freedom, (n_true[k], 1)))
         if gaps[k]:
-            X = np.where(_missing(rng, *X.shape), np.nan, X)
+            X = np.where(_missing(rng, *X.shape, law["missing"]), np.nan, X)
             known = ~np.isnan(X)
             S[k] = second_moments(X)[0] if law["filled"] else pairwise_moments(X)[0]
             counts[k] = known.T.astype(float) @ known
@@ -244,9 +246,9 @@ def _moments(rng, K, plain, law=LAW):
     return S, counts.clip(1) * factor[:, None, None], ~noisy
 
 
-def _missing(rng, n, m):
-    """What is missing of a table, (n, m) bool: of each column up to half, here and there or from its beginning on."""
-    share = rng.uniform(0, rng.uniform(0, 0.5), m)
+def _missing(rng, n, m, most):
+    """What is missing of a table, (n, m) bool: of each column up to `most`, here and there or from its beginning on."""
+    share = rng.uniform(0, rng.uniform(0, most), m)
     here = rng.random((n, m)) if rng.random() < 0.5 else (np.arange(n)[:, None] + 0.5) / n
     missing = here < share
     missing[rng.choice(n, min(n, 3), replace=False)] = False  # what the learner asks for at least

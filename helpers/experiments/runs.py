@@ -81,7 +81,7 @@ N_PARTS = 16  # numbers of signals per epoch
 MIXED_NODES = (10, 100)  # of the family "mixed", log-uniform, and
 MIXED_SIGNALS = (10, 10_000)
 BROAD_NODES = (3, 200)  # of the family "broad", log-uniform
-BROAD_EPOCHS = 1800  # of its second training
+BROAD_EPOCHS = 2800  # of its third course of training
 STEPS_PER_EPOCH = 8  # of BroadL2G
 EXACT_SIGNALS = (10, 100)  # of the families in `posterior.LAWS`, log-uniform: so few that edges are in doubt
 EXACT_EPOCHS = {"exact4": 500, "exact5": 400, "exact10": 150, "exact20": 120}  # about four minutes each
@@ -342,27 +342,43 @@ def equivariant(family, n_nodes=20, options=()):
 
 def broad_first(n_rounds=5, width=64, n_looks=2, epochs=2000):
     """BroadL2G on fresh graphs of the broad law as it is learned first; an epoch has graphs of one size."""
-    params = tuple((name, value) for name, value in broad_law.FIRST.items() if value != broad_law.LAW[name])
     return Run(
         f"broad-{n_rounds}x{width}-looks{n_looks}", "broad", "broad", n_nodes=30, n_layers=n_rounds, n_train=1,
-        n_val=48, params=params, epochs=epochs, batch_size=1, lr=2e-3, decay=round(0.01 ** (1 / epochs), 6),
-        stream=True, keep_best=False, options=(("width", width), ("n_looks", n_looks)),
+        n_val=48, params=_departures(broad_law.FIRST), epochs=epochs, batch_size=1, lr=2e-3,
+        decay=round(0.01 ** (1 / epochs), 6), stream=True, keep_best=False,
+        options=(("width", width), ("n_looks", n_looks), ("weighs", False)),
     )  # fmt: skip
 
 
-def broad(n_rounds=6, n_looks=3, epochs=BROAD_EPOCHS):
-    """GraphLearner's network: it goes on where `broad_first` ends, with a round and a look more, on the whole law."""
+def broad_second(epochs=1800):
+    """It goes on where `broad_first` ends, with a round and a look more, on a wider law."""
     start = broad_first()
     return replace(
-        start, name="broad", start=start.name, n_layers=n_rounds, params=(), epochs=epochs, lr=1e-3,
-        decay=round(0.02 ** (1 / epochs), 6), options=(("width", 64), ("n_looks", n_looks)), seed=1, average=100,
+        start, name="broad-6x64-looks3", start=start.name, n_layers=6, params=_departures(broad_law.SECOND),
+        epochs=epochs, lr=1e-3, decay=round(0.02 ** (1 / epochs), 6),
+        options=(("width", 64), ("n_looks", 3), ("weighs", False)), seed=1, average=100,
     )  # fmt: skip
+
+
+def broad(epochs=BROAD_EPOCHS):
+    """GraphLearner's network: after `broad_second` one more round and look, each of which weighs evidence."""
+    start = broad_second()
+    return replace(
+        start, name="broad", start=start.name, n_layers=7, params=(), epochs=epochs, lr=5e-4,
+        decay=round(0.01 ** (1 / epochs), 6), options=(("width", 64), ("n_looks", 4)), seed=2,
+    )  # fmt: skip
+
+
+def _departures(law):
+    """What another law has in place of `broad_law.LAW`, as `params` of a run."""
+    return tuple((name, value) for name, value in law.items() if value != broad_law.LAW[name])
 
 
 def exact(law):
     """BroadL2G on fresh graphs of one of `posterior.LAWS`, whose exact edge probabilities are known."""
-    base = broad_first(6, 64, 3, EXACT_EPOCHS[law])
-    return replace(base, name=f"broad-{law}", family=law, n_nodes=LAWS[law].n_nodes, params=())
+    base = broad_first(7, 64, 4, EXACT_EPOCHS[law])
+    options = (("width", 64), ("n_looks", 4))
+    return replace(base, name=f"broad-{law}", family=law, n_nodes=LAWS[law].n_nodes, params=(), options=options)
 
 
 def _power(x):
@@ -412,7 +428,7 @@ def _registry():
     runs += [real_world("l2g-wide", "sp100")]
     runs += [equivariant(family) for family in FAMILIES] + [equivariant("BA", n_nodes=100)]
     runs += [equivariant("mixed", options=options) for options in ABLATIONS.values()]
-    runs += [broad(), broad_first(), broad_first(4, 64, 0)]
+    runs += [broad(), broad_second(), broad_first(), broad_first(4, 64, 0)]
     runs += [exact(law) for law in LAWS]
     return {run.name: run for run in runs}
 

@@ -335,7 +335,13 @@ def _numbers(model, draw):
 
 # --- sizes of the network -------------------------------------------------------------------------------------------
 
-SIZES = ("broad-4x64-looks0", "broad-5x64-looks2", "broad")  # runs, the last one is GraphLearner's
+SIZES = ("broad-4x64-looks0", "broad-5x64-looks2", "broad-6x64-looks3", "broad")  # runs, the last is GraphLearner's
+
+
+def courses(name):
+    """The names of the runs that a network learned in, one after the other."""
+    start = RUNS[name].start
+    return [*courses(start), name] if start else [name]
 
 
 @torch.no_grad()
@@ -349,13 +355,13 @@ def compare_sizes(n=32, n_nodes=30):
         answer = model(draw.moments, draw.n_signals, signed=draw.signed, self_loops=draw.self_loops)
         none = (1 - answer.positive - answer.negative).clamp_min(1e-12)
         likely = torch.where(draw.w > 0, answer.positive, torch.where(draw.w < 0, answer.negative, none))
-        run = RUNS[name]
-        trainings = [read_record(run), *([read_record(RUNS[run.start])] if run.start else [])]
+        trainings = [read_record(RUNS[course]) for course in courses(name)]
         values = {
             "log-loss": -likely.clamp_min(1e-12).log().mean(-1),
             "log GMSE": metrics.gmse(answer.expected[there], draw.w[there]).log(),
         }
         found += [tables.mean_row("sizes", name, metric, "BroadL2G", value) for metric, value in values.items()]
-        numbers = {"parameters": trainings[0]["n_parameters"], "CPU minutes": sum(x["seconds"] for x in trainings) / 60}
+        minutes = sum(x["seconds"] for x in trainings) / 60
+        numbers = {"parameters": trainings[-1]["n_parameters"], "CPU minutes": minutes}
         found += [tables.single_row("sizes", name, metric, "BroadL2G", value) for metric, value in numbers.items()]
     return found
