@@ -1,5 +1,6 @@
 """The broad network: symmetries, features by hand, weights by hand, loss by hand, and what it must never answer."""
 
+import copy
 import math
 from itertools import pairwise
 
@@ -247,6 +248,11 @@ def test_weights_by_hand(model):
     known = known_of(a, b, y, y_sum, left)
     found = model._weights(h, log_p, known, Look(None, alone, weighed, None))
     torch.testing.assert_close(found, expected.exp())
+    wild = copy.deepcopy(model)
+    wild.size[-1].bias.data[1] += 1000
+    torch.testing.assert_close(
+        wild._weights(h, log_p, known, Look(None, alone, None, None)), (own - 0.3 * add + 3).exp()
+    )  # no correction is larger
     before_any_look = model._weights(h, log_p, known, Look(None, alone, None, None))
     torch.testing.assert_close(before_any_look, own.exp())
     torch.manual_seed(0)
@@ -350,6 +356,14 @@ def test_evidence_is_an_integral(ratio, n, spread):
     assert likely.item() == pytest.approx((density * d).sum() / density.sum(), rel=0.1)
 
 
+def test_one_newton_step_is_enough_where_the_data_show_an_edge(monkeypatch):
+    """The integral begins where likelihood and prior would meet if both were normal."""
+    given = [torch.tensor(v).double() for v in (3.0, 0.15, 500.0, -1.0, 0.05)]
+    exact = weigh_evidence(*given)
+    monkeypatch.setattr(broad, "N_NEWTON", 1)
+    torch.testing.assert_close(weigh_evidence(*given), exact, rtol=0.02, atol=0)
+
+
 def test_evidence_finds_a_heavy_edge_far_from_all_others():
     """Ten times as heavy as seven standard deviations allow: the data decide, and nothing overflows."""
     y = torch.tensor([1e-6, 1.0]).double()
@@ -429,6 +443,11 @@ def test_gradients_reach_every_parameter(draw):
     model = BroadL2G(3, width=8, n_looks=1)
     model.loss(model.prepare(Observations(draw.moments, 50.0)), draw.w).backward()
     assert all(p.grad.isfinite().all() and p.grad.any() for p in model.parameters())
+
+
+def test_plain_observations_may_be_of_any_kind(model, draw):
+    kinds = KindObservations(draw.moments, 50.0, torch.ones(6, dtype=torch.bool), torch.ones(6, dtype=torch.bool))
+    assert torch.equal(model.prepare(Observations(draw.moments, 50.0)), model.prepare(kinds))
 
 
 def test_graphs_per_step(model):
