@@ -314,7 +314,9 @@ def test_a_look_by_hand(signed):
             by_hand = torch.stack([logit, (likely / typical).log() / 3])
             row_of_evidence = told[e, 0, 11 + 2 * kind : 13 + 2 * kind].double()
             torch.testing.assert_close(row_of_evidence, by_hand, rtol=1e-3, atol=1e-3)
-            assert weighed[kind][e, 0].item() == pytest.approx(likely.item(), rel=1e-3)
+            leverage = (weight[e, 0] * (u @ torch.linalg.inv(K) @ u)).clamp_max(1)
+            moved = weight[e, 0] ** (1 - leverage) * likely**leverage
+            assert weighed[kind][e, 0].item() == pytest.approx(moved.item(), rel=1e-3)
             if best > 0:
                 assert alone[kind][e, 0].item() == pytest.approx(best.item(), rel=1e-5)
                 assert row[3].item() == pytest.approx((best / typical).log().clamp(-6, 6).item() / 3, rel=1e-4)

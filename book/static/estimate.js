@@ -402,7 +402,8 @@ function explainAway(found, { y, nPair }, ground, m, pairs, kinds) {
       const gain = (d) => (n / 2) * (Math.log1p(d * without) - d * seen);
       const { evidence, likely } = weighEvidence(without, seen, n, middle, spread);
       alone[kind][e] = best;
-      weighed[kind][e] = likely;
+      const leverage = clamp(weight[e] * r[kind][e], 0, 1); // so far can all pairs move at once
+      weighed[kind][e] = weight[e] * (likely / weight[e]) ** leverage;
       if (k === 1 && !kinds.signed) return;
       told.set([...[score, gain(weight[e]), gain(typical)].map(Math.asinh), ratio(best)], to + 4 * k);
       told.set([clamp(Math.log(usual[kind] / none) + evidence, -12, 12) / 3, ratio(likely)], to + 11 + 2 * k);

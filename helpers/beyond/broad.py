@@ -119,12 +119,12 @@ class BroadL2G(nn.Module):
         self.edge = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
         self.size = nn.Sequential(nn.Linear(width + 5, width), nn.ReLU(), nn.Linear(width, 3 + weighs))
         nn.init.constant_(self.edge[-1].bias, -2.0)  # most pairs are no edges
-        nn.init.constant_(self.size[-1].bias[3:], -2.0)  # evidence changes weights a little at first
+        nn.init.zeros_(self.size[-1].bias[3:])  # at first, evidence has half a say in weights
 
     def grow_from(self, smaller):
         """Take the weights of a network with fewer rounds and looks; those that it lacks add nothing at first.
 
-        If it does not weigh evidence, weights give way to the weighed ones a little from the beginning.
+        If it does not weigh evidence, this has half a say in weights from the beginning.
         """
         if len(self.rounds) - len(self.looks) != len(smaller.rounds) - len(smaller.looks):
             raise ValueError("smaller: a network with as many rounds before its first look is needed")
@@ -265,7 +265,7 @@ class BroadL2G(nn.Module):
     def _weights(self, h, log_p, known, look):
         """Weights (E, B): the most likely ones, drawn towards their mean, in the scale of the data, and corrected.
 
-        After a look, they may give way to those that are expected if all others are as they are thought to be.
+        After a look, they may give way to what the evidence makes of them, see `explain_away`.
         """
         _, positive, negative = log_p.exp().unbind(-1)
         p = positive + negative
@@ -316,7 +316,7 @@ class Look(NamedTuple):
 
     told: torch.Tensor | None  # (E, B, N_AFTERTHOUGHTS), features
     alone: tuple  # the likeliest weights of a pair's two atoms,
-    weighed: tuple | None  # and the expected ones
+    weighed: tuple | None  # and weights on the way to the expected ones
     ground: torch.Tensor  # after one update of the likelihood
 
 
@@ -328,7 +328,9 @@ def explain_away(log_p, weight, known, ground, explain=resistances):
     c = u'K^-1 u, and with another weight d the log-likelihood of N signals is N/2 (log(1 + d r) - d y) above that
     without it, most so for d = 1/y - 1/r. The mean of that likelihood ratio over a law of d is the evidence for the
     pair. The law is lognormal, with the mean and the spread of the log-weights of the estimate; how many edges the
-    estimate has tells how probable one is without the evidence.
+    estimate has tells how probable one is without the evidence. From the weight that was estimated to the expected one
+    a pair goes as far as its leverage d u'K^-1 u, in logarithms. If all went the whole way at once, neighbouring pairs
+    would explain the same thing twice; steps of that length, such as those of w <- w r / y, can be taken together.
 
     The features: for differences and for sums the gain of the likeliest d, as a standard score, of the weight that was
     estimated and of a typical one, and the likeliest d; the estimate itself; then, as in the estimate, the logits of
@@ -360,7 +362,8 @@ def explain_away(log_p, weight, known, ground, explain=resistances):
         told += [x * on for x in (score.asinh(), *(x.asinh() for x in gains), _ratio(best, typical))]
         logits += [((q / none).log() + evidence).clamp(-12, 12) / 3 * on, _ratio(likely, typical) * on]
         alone.append(best.to(known.s))
-        weighed.append(likely.to(known.s))
+        leverage = (weight * resistance.T).clamp(0, 1)
+        weighed.append((weight * (likely / weight) ** leverage).to(known.s))
     logit = (log_p[..., 1:] - log_p[..., :1]).clamp(-12, 12) / 3
     told += [logit[..., 0], logit[..., 1], _ratio(weight, typical), *logits]
     told = torch.stack([x.to(known.s) for x in told], -1)
