@@ -119,12 +119,12 @@ class BroadL2G(nn.Module):
         self.edge = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
         self.size = nn.Sequential(nn.Linear(width + 5, width), nn.ReLU(), nn.Linear(width, 3 + weighs))
         nn.init.constant_(self.edge[-1].bias, -2.0)  # most pairs are no edges
-        nn.init.zeros_(self.size[-1].bias[3:])  # at first, evidence has half a say in weights
+        nn.init.ones_(self.size[-1].bias[3:])  # at first, evidence has most of the say in weights
 
     def grow_from(self, smaller):
         """Take the weights of a network with fewer rounds and looks; those that it lacks add nothing at first.
 
-        If it does not weigh evidence, this has half a say in weights from the beginning.
+        If it does not weigh evidence, this has most of the say in weights from the beginning.
         """
         if len(self.rounds) - len(self.looks) != len(smaller.rounds) - len(smaller.looks):
             raise ValueError("smaller: a network with as many rounds before its first look is needed")

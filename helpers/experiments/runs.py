@@ -81,7 +81,7 @@ N_PARTS = 16  # numbers of signals per epoch
 MIXED_NODES = (10, 100)  # of the family "mixed", log-uniform, and
 MIXED_SIGNALS = (10, 10_000)
 BROAD_NODES = (3, 200)  # of the family "broad", log-uniform
-BROAD_EPOCHS = 1800  # of its third course of training
+BROAD_EPOCHS = 1500  # of its third course of training
 STEPS_PER_EPOCH = 8  # of BroadL2G
 EXACT_SIGNALS = (10, 100)  # of the families in `posterior.LAWS`, log-uniform: so few that edges are in doubt
 EXACT_EPOCHS = {"exact4": 500, "exact5": 400, "exact10": 150, "exact20": 120}  # about four minutes each
@@ -364,7 +364,7 @@ def broad(epochs=BROAD_EPOCHS):
     """GraphLearner's network: after `broad_second` one more round and look, each of which weighs evidence."""
     start = broad_second()
     return replace(
-        start, name="broad", start=start.name, n_layers=7, params=(), epochs=epochs, lr=2e-4,
+        start, name="broad", start=start.name, n_layers=7, params=(), epochs=epochs, lr=4e-4,
         decay=round(0.01 ** (1 / epochs), 6), options=(("width", 64), ("n_looks", 4)), seed=2,
     )  # fmt: skip
 
