@@ -351,6 +351,10 @@ def explain_away(log_p, weight, known, ground, explain=resistances):
     r = explain(Atoms(*(x.T for x in (*expected, ground.double()))), known.constant[:, None].double())
     usual = [(q.sum(0) + 0.5) / (len(q) + 1.5) for q in (positive, negative)]  # probability of each sign
     none = 1 - usual[0] - usual[1]
+
+    def weigh(*x):
+        return torch.stack(weigh_evidence(*x, mean, spread), -1)
+
     told, alone, weighed, logits = [], [], [], []
     for w, y, resistance, on, q in zip(expected, sees, r, (True, known.signed), usual):
         without = resistance.T / (1 - (w * resistance.T).clamp_max(1 - 1e-6))
@@ -358,7 +362,7 @@ def explain_away(log_p, weight, known, ground, explain=resistances):
         best = (1 / y - 1 / without).clamp_min(1e-12)
         score = log_ratio.sign() * (n * (log_ratio.neg().exp() - 1 + log_ratio).clamp_min(0)).sqrt()
         gains = [n / 2 * (torch.log1p(d * without) - d * y) for d in (weight, typical)]
-        evidence, likely = weigh_evidence(without, y, n, mean, spread)
+        evidence, likely = in_parts(weigh, without, y, n).unbind(-1)
         told += [x * on for x in (score.asinh(), *(x.asinh() for x in gains), _ratio(best, typical))]
         logits += [((q / none).log() + evidence).clamp(-12, 12) / 3 * on, _ratio(likely, typical) * on]
         alone.append(best.to(known.s))

@@ -217,7 +217,7 @@ def differences(t):
 def million(t):
     found = r.cost(t, 1_000_000, 10)
     return (
-        f"{found[['search', 'solve']].sum() / 60:.0f} minutes on one core, {found['peak']:.1f} GB, relative gap "
+        f"{found[['search', 'solve']].sum() / 60:.1f} minutes on one core, {found['peak']:.1f} GB, relative gap "
         f"{found['gap']:.0e}; 10 candidates per node, signals of 32 plane waves, no true graph to compare with"
     )
 
