@@ -986,7 +986,7 @@ BEYOND_THE_LAW = [
         "spread-limit", "its error is that of the exact posterior mean, which is told the law", "ours",
         lambda t: r.target(t, "weights").value <= PERCENT * r.target(t, "weights", r.TOLD).value,
         SAME,
-        "the network has to find out how dense graphs are and how much weights differ",
+        "weights differ as with {held}; the network has to find out how dense graphs are and how much weights differ",
     ),
     Claim(
         "white-noise", "in white noise it joins at most one pair in a thousand", "ours",
