@@ -361,7 +361,7 @@ def broad_second(epochs=1800):
 
 
 def broad(epochs=BROAD_EPOCHS):
-    """GraphLearner's network: after `broad_second` one more round and look, each of which weighs evidence."""
+    """GraphLearner's network: it goes on where `broad_second` ends, with one look more; all looks weigh evidence."""
     start = broad_second()
     return replace(
         start, name="broad", start=start.name, n_layers=7, params=(), epochs=epochs, lr=4e-4,
@@ -376,9 +376,11 @@ def _departures(law):
 
 def exact(law):
     """BroadL2G on fresh graphs of one of `posterior.LAWS`, whose exact edge probabilities are known."""
-    base = broad_first(7, 64, 4, EXACT_EPOCHS[law])
-    options = (("width", 64), ("n_looks", 4))
-    return replace(base, name=f"broad-{law}", family=law, n_nodes=LAWS[law].n_nodes, params=(), options=options)
+    shipped = broad()
+    base = broad_first(shipped.n_layers, epochs=EXACT_EPOCHS[law])
+    return replace(
+        base, name=f"broad-{law}", family=law, n_nodes=LAWS[law].n_nodes, params=(), options=shipped.options
+    )  # fmt: skip
 
 
 def _power(x):
