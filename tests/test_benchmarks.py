@@ -208,6 +208,62 @@ def test_every_method_answers(case):
     assert torch.equal(with_lasso[b.LASSO].graph, lasso > 0)
 
 
+def test_methods_with_signs_can_be_asked_for_positive_edges(monkeypatch):
+    """Three columns a, b, c: a and b vary together, c against both of them."""
+    K = torch.tensor([[2.0, -0.6, 0.5], [-0.6, 2.0, 0.5], [0.5, 0.5, 2.0]]).double()
+    F = np.linalg.cholesky(np.linalg.inv(K.numpy()))
+    edges = torch.tensor([[True, False, False]])
+    case = b.case_of_signals(lambda k, rng: rng.standard_normal((5000, 3)) @ F.T, edges, seed=0)
+    torch.manual_seed(0)
+    model = BroadL2G(2, width=8, n_looks=1).eval()
+    monkeypatch.setattr(b, "network", lambda name: model)
+    both, positive = b.answers(case), b.answers(case, positive=True)
+    assert list(both) == list(positive)
+    for name in ("Graphical lasso (extended BIC)", b.LEDOIT_WOLF, "Partial correlations", "Correlations"):
+        assert both[name].graph.all() and (both[name].score > 0).all(), name
+        assert torch.equal(positive[name].graph, edges), name
+        assert torch.equal(positive[name].score, both[name].score * edges), name
+    expected = model(case.moments, case.n_signals).positive.detach()
+    assert torch.equal(positive[b.LEARNER].probability, expected)
+    assert not torch.equal(both[b.LEARNER].probability, expected)
+    assert b.LASSO not in b.answers(case._replace(lasso=torch.ones(1, 3)), positive=True)
+    f1 = {
+        asked: pd.DataFrame(b.rows("t", "signs", case, positive=asked)).set_index(["model", "metric"]).value
+        for asked in (False, True)
+    }
+    assert f1[True][b.LEDOIT_WOLF, "F1"] == 1
+    assert f1[False][b.LEDOIT_WOLF, "F1"] == pytest.approx(0.5)
+
+
+def test_signs_of_filtered_signals_by_hand(monkeypatch):
+    """On a path of three nodes h(L)^-2 = (I + 10 L / 3)^2 has its ends at -100/9 of each other's diagonal."""
+    edges = torch.tensor([[True, False, True]])
+    L = torch.tensor([[1.0, -1, 0], [-1, 2, -1], [0, -1, 1]]).double()
+    K = torch.linalg.matrix_power(torch.eye(3).double() + 10 * L / 3, 2)
+    near = -(K[0, 1] / (K[0, 0] * K[1, 1]).sqrt()).item()
+    far = -(K[0, 2] / K[0, 0]).item()
+    assert near > 0 > far
+    told = SimpleNamespace(
+        positive=torch.tensor([[0.95, 0.0, 0.91]]).double(), negative=torch.tensor([[0.0, 0.99, 0.0]]).double()
+    )
+    monkeypatch.setattr(b, "network", lambda name: lambda moments, n_signals: told)
+    frame = pd.DataFrame(b.signs_by_steps("path", edges, b.RESPONSES["Tikhonov"], 50, seed=0))
+    assert (frame.family == "path").all()
+    value = frame.set_index(["x", "metric"]).value
+    assert value[1, "partial correlation"] == pytest.approx(near)
+    assert value[2, "partial correlation"] == pytest.approx(far)
+    assert value[1, "positive"] == value[1, "found positive"] == value[2, "found negative"] == 1
+    assert value[2, "positive"] == value[1, "found negative"] == value[2, "found positive"] == 0
+    assert frame.value.iloc[-1] == 1
+    told.positive, told.negative = told.negative, told.positive
+    frame = pd.DataFrame(b.signs_by_steps("path", edges, b.RESPONSES["Tikhonov"], 50, seed=0))
+    assert frame.value.iloc[-1] == 0
+    told.positive[:] = 0.9
+    told.negative[0, :2] = torch.tensor([0.0, 0.95]).double()
+    frame = pd.DataFrame(b.signs_by_steps("path", edges, b.RESPONSES["Tikhonov"], 50, seed=0))
+    assert frame.value.iloc[-1] == 0.5
+
+
 def test_ledoit_wolf_is_that_of_scikit_learn(case):
     from sklearn.covariance import shrunk_covariance
 

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 from safetensors.torch import save as tensors_to_bytes
+from scipy.sparse.csgraph import shortest_path
 from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -24,10 +25,11 @@ from tqdm.auto import tqdm
 from .. import metrics, paths, solvers
 from ..beyond.equivariant import EquivariantL2G
 from ..beyond.moments import effective_share, find_memory, forget
-from ..graphs import degrees, differences, laplacian, spawn, to_vector
+from ..graphs import degrees, differences, laplacian, spawn, to_matrix, to_vector
 from ..real import datasets, networks
 from ..rivals import graphical_lasso
 from ..rivals.partial_correlations import correlation_graph, correlations, partial_graph, shrink
+from ..rivals.partial_correlations import partial as sample_partial
 from ..signals import Observations
 from . import methods, tables
 from .runs import load_or_train
@@ -161,11 +163,16 @@ def connected_graphs(draw, n, *, seed):
     return to_vector(torch.stack(found))
 
 
-def filtered_case(edges, response, n_signals, *, seed):
-    """Case of signals X = Z h(L), Z white noise, on unweighted graphs (n, E): h is one of RESPONSES."""
+def filters(edges, response):
+    """h(L) (n, m, m) for unweighted graphs (n, E) bool: h is one of RESPONSES."""
     values, V = torch.linalg.eigh(laplacian(edges.double()))
     gain = response((values / values[:, -1:]).clamp_min(0))
-    H = (V * gain[:, None] @ V.mT).numpy()
+    return V * gain[:, None] @ V.mT
+
+
+def filtered_case(edges, response, n_signals, *, seed):
+    """Case of signals X = Z h(L), Z white noise, on unweighted graphs (n, E): h is one of RESPONSES."""
+    H = filters(edges, response).numpy()
     m = H.shape[-1]
     return case_of_signals(lambda k, rng: rng.standard_normal((n_signals, m)) @ H[k], edges, seed=seed)
 
@@ -188,24 +195,28 @@ def network(model):
 
 
 @torch.no_grad()
-def estimate(model, moments, n_signals, **kinds):
-    """Probability of an edge, and expected signed weight, each (n, E); `kinds` go to a network that knows them."""
+def estimate(model, moments, n_signals, *, positive=False, **kinds):
+    """Probability of an edge, or of a positive one, and expected signed weight, each (n, E).
+
+    `kinds` go to a network that knows them.
+    """
     if isinstance(network(model), EquivariantL2G):
         probability, weight = network(model)(differences(moments).clamp_min(0), n_signals)
         return probability, probability * weight
     found = network(model)(moments, n_signals, **kinds)
-    return (found.positive + found.negative).clamp_max(1), found.expected  # single precision rounds
+    probability = found.positive if positive else (found.positive + found.negative).clamp_max(1)  # rounding
+    return probability, found.expected
 
 
-def learner(model, case):
-    probability, _ = estimate(model, case.moments, case.n_signals)
+def learner(model, case, *, positive=False):
+    probability, _ = estimate(model, case.moments, case.n_signals, positive=positive)
     return Answer(probability, probability >= LIKELY, probability)
 
 
 def extended_bic(case):
-    """The graphical lasso on correlations, its penalty by the extended Bayesian information criterion."""
-    score = graphical_lasso.by_extended_bic(Observations(correlations(case.moments), case.n_signals), PENALTIES)
-    return Answer(score, score > 0)
+    """The graphical lasso on correlations, its penalty by the extended criterion: partial correlations and graph."""
+    r = graphical_lasso.by_extended_bic(Observations(correlations(case.moments), case.n_signals), PENALTIES)
+    return r, r != 0
 
 
 def smooth(case):
@@ -218,30 +229,60 @@ def smooth(case):
     return Answer(w, w > 0)
 
 
-def answers(case):
-    """{method: Answer}, GraphLearner first."""
+def answers(case, *, positive=False):
+    """{method: Answer}, GraphLearner first; with `positive` every method is asked for positive edges only."""
     S, n = case.moments, case.n_signals
-    found = {model: learner(model, case) for model in NETWORKS}
-    if case.lasso is not None:
+    found = {model: learner(model, case, positive=positive) for model in NETWORKS}
+    if case.lasso is not None and not positive:  # its scores have no sign
         found[LASSO] = Answer(case.lasso, case.lasso > 0)
-    found["Graphical lasso (extended BIC)"] = extended_bic(case)
-    found[LEDOIT_WOLF] = Answer(*partial_graph(shrink(S, case.shrinkage), n))
-    found["Partial correlations"] = Answer(*partial_graph(S, n))
-    found["Correlations"] = Answer(*correlation_graph(S, n))
+    signed = {
+        "Graphical lasso (extended BIC)": extended_bic(case),
+        LEDOIT_WOLF: partial_graph(shrink(S, case.shrinkage), n),
+        "Partial correlations": partial_graph(S, n),
+        "Correlations": correlation_graph(S, n),
+    }
+    for model, (r, graph) in signed.items():
+        found[model] = Answer(r.clamp_min(0), graph & (r > 0)) if positive else Answer(r.abs(), graph)
     found["Eq. (4)"] = smooth(case)
     return found
+
+
+def signs_by_steps(name, edges, response, n_signals, *, seed):
+    """Tidy rows: partial correlations of filtered signals and what GraphLearner finds, by the steps between two nodes.
+
+    The partial correlations are the true ones, of the precision matrix h(L)^-2, which must exist. A pair is found to be
+    positive or negative if the probability of that is above 0.9; the sign is right if the true one is the same.
+    """
+    case = filtered_case(edges, response, n_signals, seed=seed)
+    H = filters(edges, response)
+    r = sample_partial(H @ H)
+    with torch.no_grad():
+        found = network(LEARNER)(case.moments, case.n_signals)
+    signs = {"positive": found.positive > SURE, "negative": found.negative > SURE}
+    values = {"partial correlation": r, "positive": r > 0} | {f"found {sign}": sure for sign, sure in signs.items()}
+    lengths = [torch.from_numpy(shortest_path(A.numpy(), unweighted=True)) for A in to_matrix(edges.double())]
+    steps = to_vector(torch.stack(lengths))
+    found = [
+        tables.single_row("steps", name, metric, LEARNER, value[steps == n].double().mean(), x=n)
+        for n in range(1, int(steps.max()) + 1)
+        for metric, value in values.items()
+    ]
+    right = (r > 0)[signs["positive"]].sum() + (r < 0)[signs["negative"]].sum()
+    n_found = sum(sure.sum() for sure in signs.values())
+    return [*found, tables.single_row("steps", name, "right sign of the sure", LEARNER, right / n_found)]
 
 
 # --- measures -------------------------------------------------------------------------------------------------------
 
 
-def rows(table, family, case, *, hindsight=False, **more):
+def rows(table, family, case, *, hindsight=False, positive=False, **more):
     """Tidy rows of every method: AUPRC, AUROC, F1 and share of wrong pairs of the returned graph; calibration.
 
-    With `hindsight` also the F1 that its order of the pairs would allow, see `f1_in_hindsight`.
+    With `hindsight` also the F1 that its order of the pairs would allow, see `f1_in_hindsight`; with `positive` every
+    method is asked for positive edges only.
     """
     w = case.edges.double()
-    given = answers(case)
+    given = answers(case, positive=positive)
     row = tables.mean_row if len(w) > 1 else tables.single_row
     found = []
     for model, answer in given.items():
@@ -275,8 +316,7 @@ def f1_told_the_truth(case, n_parts=5):
     probabilities of both learners, and the ranks of the last three within a subject. No user has such a teacher.
     """
     E = case.edges.shape[1]
-    shrunk, _ = partial_graph(shrink(case.moments, case.shrinkage), case.n_signals)
-    plain, _ = partial_graph(case.moments, case.n_signals)
+    plain, shrunk = (sample_partial(S).abs() for S in (case.moments, shrink(case.moments, case.shrinkage)))
     both = [learner(model, case).probability.double().clamp(1e-6, 1 - 1e-6) for model in NETWORKS]
     ranks = [x.argsort(-1).argsort(-1) / E for x in (shrunk, *both)]
     seen = torch.stack([to_vector(case.moments), plain, shrunk, *(p.logit() for p in both), *ranks], -1)

@@ -16,7 +16,7 @@ from ..beyond.broad import N_PAIR_FEATURES, describe
 from ..beyond.likelihood import laplacian_mle
 from ..beyond.moments import effective_share, pairwise_moments, second_moments
 from ..graphs import all_pairs, degrees, differences, sample_graphs, spawn, to_matrix
-from ..rivals.partial_correlations import partial_graph, shrink
+from ..rivals.partial_correlations import partial, partial_graph, shrink
 from ..signals import bartlett
 from . import benchmarks, methods, tables
 from .benchmarks import LEARNER, LEDOIT_WOLF, LIKELY, NETWORKS, calibration_numbers, case_of_signals
@@ -116,7 +116,7 @@ def ranks_by_sign(n=64, shares=(0.0, 0.2, 0.5)):
         signed = torch.where(coin < share, -w, w)
         case = gaussian_case(signed, N_SIGNALS, seed=22)
         scores = {model: benchmarks.learner(model, case).score for model in NETWORKS}
-        scores[LEDOIT_WOLF], _ = partial_graph(shrink(case.moments, case.shrinkage), case.n_signals)
+        scores[LEDOIT_WOLF] = partial(shrink(case.moments, case.shrinkage)).abs()
         found += [
             tables.mean_row("signs", f"{share:.0%} negative", "AUPRC", model, metrics.average_precision(v, w))
             for model, v in scores.items()

@@ -23,18 +23,18 @@ def graphical_lasso(X, **options):
         raise ValueError(f"X has shape {X.shape}: (n_signals, n_nodes) with at least 3 nodes is needed")
     if not np.isfinite(X).all():
         raise ValueError("X contains NaN or infinite values: remove or impute them first")
-    return partial_correlations(torch.from_numpy(GraphicalLassoCV(**options).fit(X).precision_))
+    return partial_correlations(torch.from_numpy(GraphicalLassoCV(**options).fit(X).precision_)).abs()
 
 
 def partial_correlations(P):
-    """|partial correlations| of precision matrices: (..., m, m) -> (..., E)."""
+    """Partial correlations of precision matrices: (..., m, m) -> (..., E)."""
     d = P.diagonal(dim1=-2, dim2=-1).rsqrt()
-    return to_vector(d[..., :, None] * P * d[..., None, :]).abs()
+    return -to_vector(d[..., :, None] * P * d[..., None, :])
 
 
 def from_moments(observations, alpha):
     """|partial correlations| (..., E) of the graphical lasso, from observations or second moments S (..., m, m)."""
-    return partial_correlations(precision(observations, alpha))
+    return partial_correlations(precision(observations, alpha)).abs()
 
 
 @torch.no_grad()
@@ -103,7 +103,7 @@ def extended_bic(P, S, n_signals, gamma=0.1):
 
 
 def by_extended_bic(observations, alphas, gamma=0.1):
-    """|partial correlations| (..., E), each graph with the penalty out of `alphas` that has its least `extended_bic`.
+    """Partial correlations (..., E), each graph with the penalty out of `alphas` that has its least `extended_bic`.
 
     It needs no rows, only second moments and the number of signals.
     """

@@ -25,7 +25,7 @@ def correlations(S):
 
 
 def partial(S):
-    """|partial correlations| (..., E). Where S is singular, as for N <= m, those of its pseudo-inverse."""
+    """Partial correlations (..., E). Where S is singular, as for N <= m, those of its pseudo-inverse."""
     S = torch.as_tensor(S).double()
     return partial_correlations(torch.linalg.pinv(S, rtol=SINGULAR, hermitian=True))
 
@@ -41,12 +41,12 @@ def shrink(S, intensity):
 
 
 def discoveries(r, n_samples, n_others=0, rate=RATE):
-    """Which |correlations| r (..., E), given `n_others` further columns, are significant: (..., E) bool.
+    """Which correlations r (..., E), given `n_others` further columns, are significant: (..., E) bool.
 
     Under independence t = r sqrt(f / (1 - r^2)) has Student's law with f = N - 2 - n_others degrees of freedom. With
     less than one degree there is no test, and the graph is empty.
     """
-    r = torch.as_tensor(r).double().clamp(max=1)
+    r = torch.as_tensor(r).double().abs().clamp(max=1)
     freedom = (torch.as_tensor(n_samples).double() - 2 - n_others)[..., None].expand_as(r)
     t = r * (freedom.clamp(min=1) / (1 - r**2).clamp(min=1e-300)).sqrt()
     p = np.where(freedom >= 1, 2 * stats.t.sf(t, freedom.clamp(min=1)), 1.0)
@@ -54,12 +54,12 @@ def discoveries(r, n_samples, n_others=0, rate=RATE):
 
 
 def correlation_graph(S, n_samples):
-    """|correlations| (..., E), and which of them make the graph, (..., E) bool."""
-    r = to_vector(correlations(S)).abs()
+    """Correlations (..., E), and which of them make the graph, (..., E) bool."""
+    r = to_vector(correlations(S))
     return r, discoveries(r, n_samples)
 
 
 def partial_graph(S, n_samples):
-    """|partial correlations| (..., E), and which of them make the graph, (..., E) bool."""
+    """Partial correlations (..., E), and which of them make the graph, (..., E) bool."""
     r = partial(S)
     return r, discoveries(r, n_samples, n_others=S.shape[-1] - 2)
