@@ -621,6 +621,7 @@ BARS = [
         metric="wrong pairs", model=LEARNER,
     ),
     single("smooth-signals", "13_smooth", ">=", apart(-1, model="Eq. (4)"), metric="F1", model=LEARNER),
+    single("heat-signs", "13_steps", ">=", 0.99, metric="right sign of the sure"),
     single(
         "law-kept", "15_targets", "<=", like(1.1, model='GraphLearner (prior="mixed")'), table="paper's law",
         model=LEARNER,
