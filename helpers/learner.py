@@ -402,6 +402,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         self._doubt(*doubts.of_columns(y.numpy(), edges.numpy(), *about, scaled=self.standardise))
         if self._is_broad:
             self._doubt(*doubts.of_size(self._probability, self.n_effective_))
+            self._doubt(doubts.of_opposed_edges(self.adjacency_, self.node_names_))
 
     def _learn_broad(self, learn, *data, **options):
         """The graph by the broad network, which `learn` asks about data: see `estimates`."""

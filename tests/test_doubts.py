@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from helpers.beyond import broad_law, doubts
 from helpers.graphs import all_pairs, differences, sample_graphs
@@ -133,3 +134,52 @@ def test_gaps_and_contradictions_are_told():
     assert doubts.of_gaps(np.full((6, 6), 2), NAMES) is None, "two rows without gaps"
     assert doubts.of_repair(0.0) is None
     assert "smallest eigenvalue -0.3" in doubts.of_repair(0.3)
+
+
+def test_negative_edges_around_a_third_node():
+    """A star whose centre is f: its leaves oppose each other, as after smoothing."""
+    star = -np.ones((6, 6)) + np.eye(6)
+    star[5, :5] = star[:5, 5] = 1
+    told = doubts.of_opposed_edges(star, NAMES)
+    assert told.startswith("10 of 10 negative edges join two nodes") and "such as 'a' and 'b' to 'f'" in told
+    assert "signed=False" in told
+    assert told == doubts.of_opposed_edges(sparse.csr_array(star), NAMES)
+    assert doubts.of_opposed_edges(star.clip(0), NAMES) is None
+    assert doubts.of_opposed_edges(-star, NAMES) is None, "balanced: two negative edges and a positive one"
+    five = np.where(np.add.outer(range(6), range(6)) % 2, star, star.clip(0))  # 6 negative edges, 5 positive ones
+    assert doubts.of_opposed_edges(five, NAMES) is None, "one chance in 462"
+    many = np.zeros((60, 60))
+    a = np.arange(12, 60, 2)
+    many[a, a + 1] = 1  # positive edges by themselves
+    many[:6, :6] = np.triu(five)
+    assert "6 of 6" in doubts.of_opposed_edges(many + many.T, np.arange(60)), "one chance in millions"
+    many[0, 1] = many[0, 3] = 0
+    assert doubts.of_opposed_edges(many + many.T, np.arange(60)) is None, "four negative edges are few"
+
+
+def test_half_of_the_negative_edges_must_be_around_a_third_node():
+    """Twenty triangles of two positive edges and a negative one, and other negative edges by themselves."""
+
+    def graph(n_alone):
+        A = np.zeros((60 + 2 * n_alone,) * 2)
+        a = np.arange(0, 60, 3)
+        A[a, a + 1] = A[a + 1, a + 2] = 1
+        A[a, a + 2] = -1
+        b = np.arange(60, len(A), 2)
+        A[b, b + 1] = -1
+        return A + A.T
+
+    names = np.arange(200)
+    assert doubts.of_opposed_edges(graph(20), names).startswith("20 of 40 negative edges")
+    assert doubts.of_opposed_edges(graph(21), names) is None
+
+
+def test_random_signs_hardly_ever_look_opposed():
+    """Neither in sparse graphs nor in dense ones, where every pair has a third node."""
+    rng = np.random.default_rng(3)
+    raised = []
+    for density in (0.1, 0.5) * 50:
+        present = np.triu(rng.random((40, 40)) < density, 1)
+        A = present * np.where(rng.random((40, 40)) < rng.uniform(0.1, 0.6), -1, 1)
+        raised.append(doubts.of_opposed_edges(A + A.T, np.arange(40)) is not None)
+    assert np.mean(raised) <= 0.01

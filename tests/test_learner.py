@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import psutil
@@ -553,6 +554,22 @@ def test_the_mean_of_filled_columns_is_not_that_of_what_is_known():
     assert abs(fitted.location_[1]) < 1
     np.testing.assert_allclose(fitted.location_[[0, 2, 3]], data[:, [0, 2, 3]].mean(0), atol=1e-6)
     assert "filled by what the rest of their rows says" in fitted.summary()
+
+
+def test_signals_that_were_smoothed_are_doubted():
+    """White noise diffused over a grid: nodes two steps apart have negative partial correlations."""
+    grid = nx.grid_2d_graph(4, 5)
+    values, V = np.linalg.eigh(nx.laplacian_matrix(grid).toarray())
+    X = np.random.default_rng(0).standard_normal((1000, 20)) @ (V * np.exp(-5 * values / values[-1]) @ V.T)
+    with pytest.warns(UserWarning, match=r"negative edges join two nodes .* signed=False leaves such edges out"):
+        smoothed = GraphLearner().fit(X)
+    assert any("negative edges join" in doubt for doubt in smoothed.doubts_)
+    with pytest.warns(UserWarning, match="clearly negative"):
+        unsigned = GraphLearner(signed=False).fit(X)
+    assert not any("negative edges join" in doubt for doubt in unsigned.doubts_)
+    assert (unsigned.adjacency_ > 0)[nx.to_numpy_array(grid) > 0].mean() > 0.9
+    white = GraphLearner().fit(np.random.default_rng(1).standard_normal((1000, 20)))
+    assert white.doubts_ == []
 
 
 def test_doubts_are_kept_and_told_once():

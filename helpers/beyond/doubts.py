@@ -6,7 +6,7 @@
 import math
 
 import numpy as np
-from scipy import stats
+from scipy import sparse, stats
 
 from .broad_law import LAW
 from .moments import MIN_VALUES, add_white_signal, autocorrelations, effective_share, fill_constant
@@ -18,6 +18,8 @@ MIN_DENSE = 10  # nodes
 UNITS = 100  # between the largest and the smallest standard deviation
 ALIKE = 1e-4  # share of its variance that a copy of another column has for itself
 NEGATIVE = -0.2  # partial correlation
+MIN_OPPOSED = 5  # negative edges
+BY_CHANCE = 0.001
 UNROLLING_NODES = 20  # of the graphs that method="unrolling" was trained on
 WORTH = 0.8  # independent samples per row, below which it matters
 N_NAMED = 3
@@ -93,7 +95,8 @@ def of_negative_correlations(S, n_signals, names):
     a, b = names[[i[worst], j[worst]]].tolist()
     return (
         f"{strong.sum()} of {len(r)} partial correlations are clearly negative, that of {a!r} and {b!r} about "
-        f"{r[worst]:.2f}, and this model has positive ones only: take method='equivariant', prior='broad', signed=True"
+        f"{r[worst]:.2f}, and this model has positive ones only: take method='equivariant', prior='broad', "
+        "signed=True, which also tells whether they look like a trace of smoothing"
     )
 
 
@@ -128,6 +131,31 @@ def of_size(probability, n_signals):
             f"{n_edges:,.0f} of {n_pairs:,} pairs are edges, more than in the graphs that the network was trained on: "
             "look for a cause that all columns share and subtract it, or raise min_probability"
         )
+
+
+def of_opposed_edges(adjacency, names):
+    """Negative edges between nodes that have a positive edge to a third one, (m, m) signed weights, may be sparse.
+
+    In a graph whose signs are drawn at random that is as frequent for negative edges as for positive ones.
+    """
+    A = sparse.csr_array(sparse.triu(adjacency, 1))
+    positive = ((A + A.T) > 0).astype(np.int64)
+    thirds = positive @ positive  # how many nodes have a positive edge to both
+    opposed = sparse.coo_array((A < 0) * thirds)
+    n_edges, n_bridged, n_negative, n_opposed = (x.count_nonzero() for x in (A, (A != 0) * thirds, A < 0, opposed))
+    if n_opposed < MIN_OPPOSED or n_opposed < n_negative / 2:
+        return None
+    if stats.hypergeom.sf(n_opposed - 1, n_edges, n_bridged, n_negative) > BY_CHANCE:
+        return None
+    a, b = (x[0] for x in opposed.coords)
+    c = (positive[[a]] + positive[[b]]).toarray().argmax()
+    a, b, c = (repr(name) for name in names[[a, b, c]].tolist())
+    return (
+        f"{n_opposed:,} of {n_negative:,} negative edges join two nodes that both have a positive edge to a third one, "
+        f"such as {a} and {b} to {c}. So it is if signals were smoothed over the graph before they were observed, or "
+        "if two nodes act on a third: the partial correlation is negative, but hardly a link of its own. signed=False "
+        "leaves such edges out"
+    )
 
 
 def of_transfer(n_nodes, degree):
