@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from gglasso.problem import glasso_problem
 from sklearn.covariance import graphical_lasso as scikit_learns
 
 from helpers.graphs import to_matrix, to_vector
@@ -206,3 +207,18 @@ def test_each_graph_has_the_penalty_of_least_criterion():
         expected = partial_correlations(precision(S[k], chosen[k]))
         torch.testing.assert_close(found[k], expected, rtol=0, atol=1e-3)
     assert torch.equal(by_extended_bic(Observations(S[0], 20.0), alphas), found[0])
+
+
+def test_the_criterion_chooses_as_gglasso_does(capsys):
+    """The same penalties, moments and gamma: the same graph, and partial correlations up to the tolerance of ADMM."""
+    alphas = (0.02, 0.06, 0.12, 0.3)
+    S = torch.cat([moments(1, n=60, seed=seed) for seed in (0, 1)])
+    found = by_extended_bic(Observations(S, 60.0), alphas, gamma=0.2)
+    for k in range(2):
+        problem = glasso_problem(S[k].numpy(), 60.0, reg=None, latent=False, do_scaling=False)
+        problem.model_selection({"lambda1_range": np.array(alphas[::-1])}, method="eBIC", gamma=0.2)
+        expected = partial_correlations(torch.from_numpy(problem.solution.precision_))
+        assert torch.equal(found[k] != 0, expected != 0)
+        torch.testing.assert_close(found[k], expected, rtol=0, atol=5e-4)
+    assert 0 < (found != 0).double().mean() < 1
+    capsys.readouterr()  # gglasso reports every solution

@@ -561,7 +561,7 @@ def test_signals_that_were_smoothed_are_doubted():
     grid = nx.grid_2d_graph(4, 5)
     values, V = np.linalg.eigh(nx.laplacian_matrix(grid).toarray())
     X = np.random.default_rng(0).standard_normal((1000, 20)) @ (V * np.exp(-5 * values / values[-1]) @ V.T)
-    with pytest.warns(UserWarning, match=r"negative edges join two nodes .* signed=False leaves such edges out"):
+    with pytest.warns(UserWarning, match=r"negative edges join two nodes .* signed=False leaves these edges out"):
         smoothed = GraphLearner().fit(X)
     assert any("negative edges join" in doubt for doubt in smoothed.doubts_)
     with pytest.warns(UserWarning, match="clearly negative"):

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from pygsp2.graph_learning import graph_log_degree
 from sklearn.exceptions import ConvergenceWarning
 from toys import nearest_pairs, random_distances
 
@@ -440,3 +441,12 @@ def test_other_bad_input():
     assert pds(y, n_iter=1, tol=0, path=True).shape == (2, 1, 3)
     with pytest.raises(ValueError, match="relaxation=2"):
         admm(y, relaxation=2)
+
+
+def test_the_solution_is_that_of_pygsp2():
+    """Its `graph_log_degree` iterates PDS on distances that it divides by the largest one."""
+    y = sample_observations(sample_graphs("WS", 1, 12, seed=0, dtype=torch.float64), 100, seed=1).distances[0]
+    options = {"tol": 1e-12, "maxiter": 50_000, "gamma": 0.04, "verbose": False}
+    expected = to_vector(torch.from_numpy(graph_log_degree(to_matrix(y).numpy(), 0.3, 0.2, **options)))
+    torch.testing.assert_close(exact(y / y.max(), 0.3, 0.2), expected, rtol=0, atol=1e-9)
+    assert 0 < (expected > 1e-6).double().mean() < 1

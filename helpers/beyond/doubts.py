@@ -152,9 +152,9 @@ def of_opposed_edges(adjacency, names):
     a, b, c = (repr(name) for name in names[[a, b, c]].tolist())
     return (
         f"{n_opposed:,} of {n_negative:,} negative edges join two nodes that both have a positive edge to a third one, "
-        f"such as {a} and {b} to {c}. So it is if signals were smoothed over the graph before they were observed, or "
-        "if two nodes act on a third: the partial correlation is negative, but hardly a link of its own. signed=False "
-        "leaves such edges out"
+        f"such as {a} and {b} to {c}. This happens if signals were smoothed over the graph before they were observed, "
+        "or if two nodes act on a third; such a partial correlation is negative, but hardly a link of its own. "
+        "signed=False leaves these edges out"
     )
 
 
