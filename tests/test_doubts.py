@@ -136,6 +136,15 @@ def test_gaps_and_contradictions_are_told():
     assert "smallest eigenvalue -0.3" in doubts.of_repair(0.3)
 
 
+def test_partial_correlations_of_few_samples_are_not_doubted():
+    """With hardly more samples than columns some are strongly negative by chance."""
+    Z = np.random.default_rng(4).standard_normal((80, 20))
+    Z[:, 1] -= 2 * Z[:, 0]
+    for n, is_raised in ((29, False), (80, True)):
+        S = Z[:n].T @ Z[:n] / n
+        assert (doubts.of_negative_correlations(S, n, np.arange(20)) is not None) == is_raised
+
+
 def test_negative_edges_around_a_third_node():
     """A star whose centre is f: its leaves oppose each other, as after smoothing."""
     star = -np.ones((6, 6)) + np.eye(6)
