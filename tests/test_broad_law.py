@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from helpers.beyond import broad_law
-from helpers.beyond.broad_law import FAMILIES, FIRST, LAW, SHARES, sample_broad
+from helpers.beyond.broad_law import FAMILIES, FIRST, LAW, THIRD, sample_broad
 from helpers.beyond.moments import pairwise_moments, second_moments
 from helpers.graphs import to_matrix
 
@@ -65,8 +65,13 @@ def test_mean_degrees_are_log_uniform(law):
 
 
 @pytest.mark.parametrize(
-    "law, below",  # a share up to 0.2; of the others, 2 u^1.5, a quarter is below 0.25 and half below 0.71, or 2 u
-    [(FIRST, {0.25: 0.4 + 0.6 / 4, 0.71: 0.4 + 0.6 / 2}), (LAW, {0.25: 0.3 + 0.7 / 8, 1.0: 0.3 + 0.7 / 2})],
+    # a share up to 0.2; of the others, 2 u^1.5, a quarter is below 0.25 and half below 0.71; or 2 u; or all are 2 u^3
+    "law, below",
+    [
+        (FIRST, {0.25: 0.4 + 0.6 / 4, 0.71: 0.4 + 0.6 / 2}),
+        (THIRD, {0.25: 0.3 + 0.7 / 8, 1.0: 0.3 + 0.7 / 2}),
+        (LAW, {0.25: 1 / 2, 2 * 0.75**3: 3 / 4}),
+    ],
 )
 def test_spreads_have_the_stated_law(law, below):
     A = adjacency("dense", 1500)
@@ -247,11 +252,13 @@ def test_targets_follow_the_units_of_the_columns():
 
 
 def test_shares_add_up_and_families_can_be_chosen():
-    assert sum(SHARES) == pytest.approx(1) and len(SHARES) == len(FAMILIES)
+    for law in (LAW, FIRST):
+        assert sum(law["shares"]) == pytest.approx(1) and len(law["shares"]) == len(FAMILIES)
     assert set(sample_broad(12, 5, seed=0, families=["tree"]).family) == {"tree"}
-    names = sample_broad(600, 3, seed=0, n_parts=600).family
-    shares = [names.count(family) / 600 for family in FAMILIES]
-    np.testing.assert_allclose(shares, SHARES, atol=0.04)
+    for law in (LAW, LAW | {"shares": (0, 0, 0, 0, 0, 0, 0.5, 0.2, 0.3, 0)}):
+        names = sample_broad(600, 3, seed=0, n_parts=600, law=law).family
+        shares = [names.count(family) / 600 for family in FAMILIES]
+        np.testing.assert_allclose(shares, law["shares"], atol=0.04)
 
 
 def test_parts_of_unequal_size():

@@ -1,6 +1,7 @@
 import json
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from helpers.real import datasets
 from helpers.rivals.deepgraph import DeepGraph, sample_sparse
 from helpers.rivals.glad import GLAD
 
-N_RUNS = 361
+N_RUNS = 363
 TINY = Run("tiny", "unrolling", "BA", n_nodes=6, n_layers=3, n_train=64, n_val=16, epochs=2)
 
 
@@ -351,16 +352,23 @@ def test_configuration_has_everything_but_the_name():
 
 def test_a_run_may_go_on_from_another(tmp_path, monkeypatch):
     """GraphLearner's network has the weights of a smaller one at first, and its sidecar says so."""
-    courses = [RUNS[name] for name in ("broad-5x64-looks2", "broad-6x64-looks3", "broad")]
-    first, second, broad = courses
-    assert [run.start for run in courses] == ["", first.name, second.name]
-    assert runs.configuration(broad)["start"] == second.name and "start" not in runs.configuration(first)
+    courses = [
+        RUNS[name]
+        for name in ("broad-5x64-looks2", "broad-6x64-looks3", "broad-7x64-looks4", "broad-7x64-fourth", "broad")
+    ]
+    first, second, third, fourth, broad = courses
+    assert [run.start for run in courses] == ["", first.name, second.name, third.name, fourth.name]
+    assert runs.configuration(broad)["start"] == fourth.name and "start" not in runs.configuration(first)
     assert runs.configuration(broad)["average"] == broad.schedule.average == second.schedule.average == 100
     assert "average" not in runs.configuration(first)
-    laws = [runs.graph_parameters(run)["law"] for run in courses]
-    assert laws == [runs.broad_law.FIRST, runs.broad_law.SECOND, runs.broad_law.LAW]
-    assert laws[0] != laws[1] != laws[2]
-    assert [runs.arguments(run)["weighs"] for run in courses] == [False, False, True]
+    law = runs.broad_law
+    laws = [runs.law_of(run) for run in courses]
+    assert laws == [law.FIRST, law.SECOND, law.THIRD, law.FOURTH, law.LAW]
+    assert all(one != other for one, other in pairwise(laws))
+    for run in courses:
+        told = runs.graph_parameters(run)
+        assert told["law"] | {"shares": tuple(told["shares"].values())} == runs.law_of(run)
+    assert [runs.arguments(run)["weighs"] for run in courses] == [False, False, True, True, True]
     small = replace(first, name="small", n_layers=2, epochs=1, options=(("width", 4), ("n_looks", 1)))
     large = replace(small, name="large", start="small", n_layers=3, lr=1e-9, options=(("width", 4), ("n_looks", 2)))
     monkeypatch.setattr(runs, "RUNS", {"small": small, "large": large})

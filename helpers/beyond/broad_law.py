@@ -15,14 +15,14 @@ from ..signals import bartlett
 from .moments import pairwise_moments, second_moments
 
 FAMILIES = ("BA", "ER", "SBM", "WS", "geometric", "grid", "tree", "star", "empty", "dense")
-SHARES = (0.13, 0.17, 0.12, 0.13, 0.12, 0.06, 0.08, 0.04, 0.08, 0.07)  # of the families
 LAW = {
+    "shares": (0.13, 0.17, 0.11, 0.12, 0.11, 0.06, 0.07, 0.04, 0.12, 0.07),  # of the families
     "n_signals": (5, 10_000),  # log-uniform
     "paper": 0.25,  # share of graphs with the paper's weights, ground and samples
     "degree": (0.4, 8.0),  # mean number of edges per node of families without a parameter of their own, log-uniform
-    "even": 0.3,  # share of the others whose log-weights have a standard deviation up to 0.2; the rest up to 2,
-    "spread": 1.0,  # which is 2 u^spread with a uniform u
-    "plain": 0.4,  # share of the others whose diagonal is dominant and whose samples have nothing wrong with them
+    "even": 0.0,  # share of the others whose log-weights have a standard deviation up to 0.2; the rest up to 2,
+    "spread": 3.0,  # which is 2 u^spread with a uniform u: its order of magnitude is open, as for the ground
+    "plain": 0.5,  # share of the others whose diagonal is dominant and whose samples have nothing wrong with them
     "heavy": 0.1,  # share with one or two edges 10 to 100,000 times heavier
     "negative": 0.5,  # share with negative edges: up to 60 % of them
     "reversed": 0.1,  # share with columns of reversed sign
@@ -39,8 +39,11 @@ LAW = {
     "unsigned": 0.25,  # share learned without sum atoms
     "ungrounded": 0.5,  # share learned without the ground where it is below 1e-3
 }
-# of the second and the first of three courses of training: fewer hard cases
-SECOND = LAW | {"missing": 0.5}
+# of the courses of training before the last one: fewer graphs without edges, before that more graphs of very unequal
+# weights, and at first fewer hard cases
+FOURTH = LAW | {"shares": (0.13, 0.17, 0.12, 0.13, 0.12, 0.06, 0.08, 0.04, 0.08, 0.07), "plain": 0.4}
+THIRD = FOURTH | {"even": 0.3, "spread": 1.0}
+SECOND = THIRD | {"missing": 0.5}
 FIRST = SECOND | {"degree": (1.0, 8.0), "even": 0.4, "spread": 1.5, "plain": 0.3, "filled": False, "overstated": 0.1}
 MOST_ROWS = 1000  # of samples with tails or gaps, which are drawn one by one
 
@@ -68,7 +71,7 @@ def sample_broad(n_graphs, n_nodes, *, seed, n_parts=32, families=None, law=LAW)
 
 def _sample_part(n, m, seed, families, law):
     rng = np.random.default_rng(seed)
-    family = rng.choice(families) if families else rng.choice(FAMILIES, p=SHARES)
+    family = rng.choice(families) if families else rng.choice(FAMILIES, p=law["shares"])
     A = _adjacency(rng, str(family), n, m, law)
     paper = rng.random(n) < law["paper"]
     W, negative = _weights(rng, A, paper, law)

@@ -335,7 +335,15 @@ def _numbers(model, draw):
 
 # --- sizes of the network -------------------------------------------------------------------------------------------
 
-SIZES = ("broad-4x64-looks0", "broad-5x64-looks2", "broad-6x64-looks3", "broad")  # runs, the last is GraphLearner's
+# runs, the last is GraphLearner's
+SIZES = (
+    "broad-4x64-looks0",
+    "broad-5x64-looks2",
+    "broad-6x64-looks3",
+    "broad-7x64-looks4",
+    "broad-7x64-fourth",
+    "broad",
+)
 
 
 def courses(name):
