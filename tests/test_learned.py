@@ -122,7 +122,9 @@ def test_the_summary_tells_what_is_missing_and_what_to_distrust():
     assert f"{share:.3g} % of the values are missing" in text
     assert "filled by what the rest of their rows says" in text and "eigenvalue" not in text
     for doubt in fitted.doubts_:
-        assert f"  - {doubt}" in text
+        assert f" - {doubt}" in " ".join(text.split()), "in lines that fit on a page:"
+    assert max(map(len, text.splitlines())) <= 100
+    assert "\n  - " in text and "\n    " in text[text.index("\n  - ") + 1 :]
     assert "columns: centre, standardise" in text
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)

@@ -5,6 +5,7 @@
 """
 
 import os
+import textwrap
 from typing import TYPE_CHECKING
 
 import networkx as nx
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 N_STRONGEST = 10  # edges that a summary names
 SURE = 0.9
+WIDTH = 100  # characters of a line of doubt
 
 
 class LearnedGraph:
@@ -171,4 +173,4 @@ def _distrust(learner):
         return
     yield "To distrust:"
     for doubt in learner.doubts_:
-        yield f"  - {doubt}"
+        yield textwrap.fill(doubt, WIDTH, initial_indent="  - ", subsequent_indent="    ", break_long_words=False)
