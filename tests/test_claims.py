@@ -634,6 +634,12 @@ BARS = [
         table="weights", model=LEARNER,
     ),
     single(
+        "spread-told", "15_targets", "<=",
+        lambda frame, row: {"0": 0.35, "0.5": 0.8, "1": 0.85, "2": 0.6}[row.family.split()[-1]]
+        * like(model=MLE)(frame, row),
+        table="weights", model="BroadL2G (this law)",
+    ),
+    single(
         "spread-limit", "15_targets", "<=", like(1.1, model="Posterior mean (told the law)"), table="weights",
         model=LEARNER,
     ),

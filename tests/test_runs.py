@@ -20,7 +20,7 @@ from helpers.real import datasets
 from helpers.rivals.deepgraph import DeepGraph, sample_sparse
 from helpers.rivals.glad import GLAD
 
-N_RUNS = 363
+N_RUNS = 364
 TINY = Run("tiny", "unrolling", "BA", n_nodes=6, n_layers=3, n_train=64, n_val=16, epochs=2)
 
 
@@ -367,19 +367,35 @@ def test_a_run_may_go_on_from_another(tmp_path, monkeypatch):
     assert all(one != other for one, other in pairwise(laws))
     for run in courses:
         told = runs.graph_parameters(run)
-        assert told["law"] | {"shares": tuple(told["shares"].values())} == runs.law_of(run)
+        whole = told["law"] | {"shares": tuple(told["shares"].values()), "nodes": told["n_nodes"]}
+        assert whole == runs.law_of(run)
     assert [runs.arguments(run)["weighs"] for run in courses] == [False, False, True, True, True]
-    small = replace(first, name="small", n_layers=2, epochs=1, options=(("width", 4), ("n_looks", 1)))
+    few = (*first.params, ("nodes", (4, 5)))
+    small = replace(first, name="small", n_layers=2, epochs=1, params=few, options=(("width", 4), ("n_looks", 1)))
     large = replace(small, name="large", start="small", n_layers=3, lr=1e-9, options=(("width", 4), ("n_looks", 2)))
     monkeypatch.setattr(runs, "RUNS", {"small": small, "large": large})
     monkeypatch.setattr(runs, "STEPS_PER_EPOCH", 1)
-    monkeypatch.setattr(runs, "BROAD_NODES", (4, 5))
     with pytest.raises(FileNotFoundError, match=r"small\.safetensors is missing: train it first"):
         runs.train_run(large, folder=tmp_path, progress=False)
     state = runs.train_run(small, folder=tmp_path, progress=False).state_dict()
     grown = runs.train_run(large, folder=tmp_path, progress=False).state_dict()
     for name, value in state.items():
         torch.testing.assert_close(grown[name], value, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_a_network_may_be_told_one_kind_of_graphs(split):
+    """Those of `stress.spread_case`: half of the degree of a node is the sum of its weights."""
+    observations, w = runs.sample(RUNS["broad-told"], split, 40)
+    assert w.shape[1] == 1225 and (w >= 0).all()
+    assert (w > 0).double().mean().item() == pytest.approx(0.1, abs=0.01)
+    torch.testing.assert_close(w.sum(-1), torch.full((len(w),), 25.0))
+    assert observations.n_signals.unique().tolist() == [500]
+    assert observations.signed.all() and observations.self_loops.all()
+    spread = torch.stack([x[x > 0].log().std() for x in w])
+    assert spread.min() < 0.5 and 1.5 < spread.max() < 2.5
+    # nothing but edges, and a ground of about 1e-4, as the first signal would tell
+    assert (torch.linalg.eigvalsh(observations.moments)[:, -1] > 50).all()
 
 
 def test_a_run_learns_from_the_law_that_it_names():

@@ -62,7 +62,16 @@ def test_errors_are_those_of_the_expected_weights(certain):
 
 def test_errors_by_spread_have_the_truth_of_their_spread(certain, monkeypatch):
     monkeypatch.setattr(stress, "laplacian_mle", lambda y, **options: torch.zeros_like(y))
+    told = []
+
+    def predict(observations):
+        told.append(observations.n_signals)
+        return torch.full((2, 1225), 1e-9)
+
+    monkeypatch.setattr(stress, "load_or_train", {"broad-told": SimpleNamespace(predict=predict)}.get)
     rows = pd.DataFrame(stress.errors_by_spread(n=2))
+    assert [n.tolist() for n in told] == [[500, 500]] * 4
+    assert rows[rows.model == stress.SPECIALIST].value.tolist() == pytest.approx([1] * 4, abs=1e-6)
     assert rows.family.unique().tolist() == ["log-sd 0", "log-sd 0.5", "log-sd 1", "log-sd 2"]
     assert (rows[rows.model == stress.MLE].value == 1).all()
 

@@ -16,6 +16,7 @@ from .moments import pairwise_moments, second_moments
 
 FAMILIES = ("BA", "ER", "SBM", "WS", "geometric", "grid", "tree", "star", "empty", "dense")
 LAW = {
+    "nodes": (3, 200),  # log-uniform, the same for all graphs of an epoch of training
     "shares": (0.13, 0.17, 0.11, 0.12, 0.11, 0.06, 0.07, 0.04, 0.12, 0.07),  # of the families
     "n_signals": (5, 10_000),  # log-uniform
     "paper": 0.25,  # share of graphs with the paper's weights, ground and samples
@@ -45,6 +46,12 @@ FOURTH = LAW | {"shares": (0.13, 0.17, 0.12, 0.13, 0.12, 0.06, 0.08, 0.04, 0.08,
 THIRD = FOURTH | {"even": 0.3, "spread": 1.0}
 SECOND = THIRD | {"missing": 0.5}
 FIRST = SECOND | {"degree": (1.0, 8.0), "even": 0.4, "spread": 1.5, "plain": 0.3, "filled": False, "overstated": 0.1}
+# one kind only: ER graphs with one pair in ten joined, positive weights, and 500 clean samples, the number rounded down
+TOLD = LAW | {
+    "nodes": (50, 50), "shares": (0, 1, 0, 0, 0, 0, 0, 0, 0, 0), "degree": (4.9, 4.9), "n_signals": (500.5, 500.5),
+    "ground": (1e-4, 1e-4), "paper": 0.0, "even": 0.0, "spread": 1.0, "plain": 1.0, "heavy": 0.0, "negative": 0.0,
+    "reversed": 0.0, "scaled": 0.0, "standardised": 0.0, "unsigned": 0.0, "ungrounded": 0.0,
+}  # fmt: skip
 MOST_ROWS = 1000  # of samples with tails or gaps, which are drawn one by one
 
 

@@ -11,8 +11,7 @@ from scipy import sparse, stats
 from .broad_law import LAW
 from .moments import MIN_VALUES, add_white_signal, autocorrelations, effective_share, fill_constant
 
-NODES = (3, 200)  # what the broad network was trained on
-SAMPLES = LAW["n_signals"]
+NODES, SAMPLES = LAW["nodes"], LAW["n_signals"]  # what the broad network was trained on
 DENSITY = 0.9  # edges per pair of nodes, of graphs that have
 MIN_DENSE = 10  # nodes
 UNITS = 100  # between the largest and the smallest standard deviation

@@ -379,6 +379,12 @@ def target(t, table, model=LEARNER, index="family", **where):
     return t.rows("15_targets", index, table=table, model=model, **where)
 
 
+def within_shares(t, model):
+    """Whether an error is at most a certain share of that of maximum likelihood, per spread of the weights."""
+    error, likely = (target(t, "weights", name).value for name in (model, MLE))
+    return {family: error[family] <= share * likely[family] for family, share in SHARES_OF_MLE.items()}
+
+
 def ratio_to(t, table, metric, plain):
     """A measure beyond the paper's law relative to that of the family `plain`, per other family."""
     value = target(t, table, metric=metric).value

@@ -17,12 +17,13 @@ from ..beyond.likelihood import laplacian_mle
 from ..beyond.moments import effective_share, pairwise_moments, second_moments
 from ..graphs import all_pairs, degrees, differences, sample_graphs, spawn, to_matrix
 from ..rivals.partial_correlations import partial, partial_graph, shrink
-from ..signals import bartlett
+from ..signals import Observations, bartlett
 from . import benchmarks, methods, tables
 from .benchmarks import LEARNER, LEDOIT_WOLF, LIKELY, NETWORKS, calibration_numbers, case_of_signals
 from .runs import RUNS, load_or_train, read_record
 
 MLE = "Laplacian maximum likelihood"
+SPECIALIST = "BroadL2G (this law)"  # trained on the graphs and signals of `spread_case` alone
 N_NODES, N_SIGNALS = 50, 500  # of the ER graphs below
 SPREADS = (0.0, 0.5, 1.0, 2.0)  # standard deviations of log-weights
 N_SPREAD = 64  # graphs of each
@@ -87,6 +88,7 @@ def errors_by_spread(n=N_SPREAD):
         w, case = spread_case(n, spread)
         weights = {model: benchmarks.estimate(model, case.moments, case.n_signals)[1] for model in NETWORKS}
         weights[MLE] = likely_weights(case)
+        weights[SPECIALIST] = load_or_train("broad-told").predict(Observations(case.moments, case.n_signals))
         found += [
             tables.mean_row("weights", f"log-sd {spread:g}", "gmse", model, metrics.gmse(v, w))
             for model, v in weights.items()
