@@ -138,13 +138,17 @@ def of_opposed_edges(adjacency, names):
     In a graph whose signs are drawn at random that is as frequent for negative edges as for positive ones.
     """
     A = sparse.csr_array(sparse.triu(adjacency, 1))
+    n_negative = (A < 0).count_nonzero()
+    if n_negative < MIN_OPPOSED:
+        return None
     positive = ((A + A.T) > 0).astype(np.int64)
     thirds = positive @ positive  # how many nodes have a positive edge to both
     opposed = sparse.coo_array((A < 0) * thirds)
-    n_edges, n_bridged, n_negative, n_opposed = (x.count_nonzero() for x in (A, (A != 0) * thirds, A < 0, opposed))
-    if n_opposed < MIN_OPPOSED or n_opposed < n_negative / 2:
+    n_opposed = opposed.count_nonzero()
+    if n_opposed < max(MIN_OPPOSED, n_negative / 2):
         return None
-    if stats.hypergeom.sf(n_opposed - 1, n_edges, n_bridged, n_negative) > BY_CHANCE:
+    n_bridged = ((A != 0) * thirds).count_nonzero()
+    if stats.hypergeom.sf(n_opposed - 1, A.count_nonzero(), n_bridged, n_negative) > BY_CHANCE:
         return None
     a, b = (x[0] for x in opposed.coords)
     c = (positive[[a]] + positive[[b]]).toarray().argmax()
