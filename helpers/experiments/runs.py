@@ -386,7 +386,7 @@ def broad(epochs=BROAD_EPOCHS):
 
 
 def broad_told(epochs=300):
-    """The same network after a course with one kind of graphs and signals only, which nobody else tells it."""
+    """The same network after a course with one kind of graphs and signals only, to see what such knowledge is worth."""
     start = broad()
     return replace(
         start, name="broad-told", start=start.name, n_nodes=50, params=_departures(broad_law.TOLD), epochs=epochs,
