@@ -417,6 +417,45 @@ def test_a_network_grows_without_forgetting(model, draw):
     assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
 
 
+def test_a_network_grows_wider_without_forgetting(model, draw):
+    """Old parts listen to old ones only, whatever the new ones say; the new ones learn as soon as they are heard."""
+    torch.manual_seed(2)
+    wider = BroadL2G(4, width=24, n_looks=3).eval()
+    wider.grow_from(model)
+    data = describe(draw.moments, 50.0, Kinds())
+    ours, theirs = (network._estimates(*data, all_pairs(M)) for network in (wider, model))
+    assert len(ours) == 4
+    for (log_p, weight), (same_p, same_weight) in zip(ours, theirs):
+        torch.testing.assert_close(log_p, same_p, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(weight, same_weight, rtol=1e-4, atol=0)
+    node, narrow = wider.rounds[1].node.weight, model.rounds[1].node.weight  # of nodes, then of the graph
+    assert torch.equal(node[:16, :16], narrow[:, :16]) and torch.equal(node[:16, 24:40], narrow[:, 16:])
+    assert not node[:16, 16:24].any() and not node[:16, 40:].any() and node[16:].all()
+    size, narrow = wider.size[0].weight, model.size[0].weight  # of a pair, and five numbers
+    assert torch.equal(size[:16, :16], narrow[:, :16]) and torch.equal(size[:16, 24:], narrow[:, 16:])
+    assert not size[:16, 16:24].any()
+    wider.loss(wider.prepare(Observations(draw.moments, 50.0)), draw.w).backward()
+    assert wider.edge[0].weight.grad[:16, 16:].any()
+
+
+def test_learning_in_bfloat16_is_learning_nearly_the_same(model, draw):
+    """Products of matrices are rounded to 8 bits; the loss and what is not made of them is not."""
+    network = copy.deepcopy(model)
+    prepared = network.prepare(Observations(draw.moments, 50.0))
+    losses, gradients = [], []
+    for network.learns_in_bfloat16 in (False, True):
+        network.zero_grad()
+        loss = network.loss(prepared, draw.w)
+        loss.backward()
+        losses.append(loss.item())
+        gradients.append(torch.cat([p.grad.flatten() for p in network.parameters()]))
+    assert loss.dtype == gradients[1].dtype == torch.float32
+    assert losses[0] != losses[1] == pytest.approx(losses[0], rel=1e-2)
+    assert torch.cosine_similarity(*gradients, dim=0) > 0.99
+    answers = [x(draw.moments, 50.0) for x in (model, network)]  # in use, nothing is rounded
+    assert all(torch.equal(a, b) for a, b in zip(*answers))
+
+
 def test_loss_by_hand(model, draw):
     flags = (draw.signed, draw.self_loops)
     prepared = model.prepare(KindObservations(draw.moments, draw.n_signals, *flags))

@@ -20,7 +20,7 @@ from helpers.real import datasets
 from helpers.rivals.deepgraph import DeepGraph, sample_sparse
 from helpers.rivals.glad import GLAD
 
-N_RUNS = 364
+N_RUNS = 365
 TINY = Run("tiny", "unrolling", "BA", n_nodes=6, n_layers=3, n_train=64, n_val=16, epochs=2)
 
 
@@ -352,24 +352,27 @@ def test_configuration_has_everything_but_the_name():
 
 def test_a_run_may_go_on_from_another(tmp_path, monkeypatch):
     """GraphLearner's network has the weights of a smaller one at first, and its sidecar says so."""
-    courses = [
-        RUNS[name]
-        for name in ("broad-5x64-looks2", "broad-6x64-looks3", "broad-7x64-looks4", "broad-7x64-fourth", "broad")
-    ]
-    first, second, third, fourth, broad = courses
-    assert [run.start for run in courses] == ["", first.name, second.name, third.name, fourth.name]
-    assert runs.configuration(broad)["start"] == fourth.name and "start" not in runs.configuration(first)
+    names = ["broad-5x64-looks2", "broad-6x64-looks3", "broad-7x64-looks4", "broad-7x64-fourth", "broad-7x64-fifth"]
+    names.append("broad")
+    courses = [RUNS[name] for name in names]
+    first, second, *_, fifth, broad = courses
+    assert [run.start for run in courses] == ["", *names[:-1]]
+    assert runs.configuration(broad)["start"] == fifth.name and "start" not in runs.configuration(first)
     assert runs.configuration(broad)["average"] == broad.schedule.average == second.schedule.average == 100
     assert "average" not in runs.configuration(first)
+    assert runs.configuration(broad)["bfloat16"] and "bfloat16" not in runs.configuration(fifth)
     law = runs.broad_law
     laws = [runs.law_of(run) for run in courses]
-    assert laws == [law.FIRST, law.SECOND, law.THIRD, law.FOURTH, law.LAW]
+    assert laws == [law.FIRST, law.SECOND, law.THIRD, law.FOURTH, law.FIFTH, law.LAW]
     assert all(one != other for one, other in pairwise(laws))
     for run in courses:
         told = runs.graph_parameters(run)
         whole = told["law"] | {"shares": tuple(told["shares"].values()), "nodes": told["n_nodes"]}
         assert whole == runs.law_of(run)
-    assert [runs.arguments(run)["weighs"] for run in courses] == [False, False, True, True, True]
+    assert [runs.arguments(run)["weighs"] for run in courses] == [False, False, True, True, True, True]
+    assert [run.schedule.lr * run.schedule.decay**run.epochs / run.lr for run in courses] == pytest.approx(
+        [0.01, 0.02, 0.01, 0.01, 0.01, 0.01], rel=2e-3
+    )
     few = (*first.params, ("nodes", (4, 5)))
     small = replace(first, name="small", n_layers=2, epochs=1, params=few, options=(("width", 4), ("n_looks", 1)))
     large = replace(small, name="large", start="small", n_layers=3, lr=1e-9, options=(("width", 4), ("n_looks", 2)))
@@ -378,9 +381,17 @@ def test_a_run_may_go_on_from_another(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"small\.safetensors is missing: train it first"):
         runs.train_run(large, folder=tmp_path, progress=False)
     state = runs.train_run(small, folder=tmp_path, progress=False).state_dict()
-    grown = runs.train_run(large, folder=tmp_path, progress=False).state_dict()
+    grown = runs.train_run(large, folder=tmp_path, progress=False)
     for name, value in state.items():
-        torch.testing.assert_close(grown[name], value, rtol=0, atol=1e-7)
+        torch.testing.assert_close(grown.state_dict()[name], value, rtol=0, atol=1e-7)
+    assert not grown.learns_in_bfloat16
+    fast = runs.train_run(replace(large, name="fast", bfloat16=True), folder=tmp_path, progress=False)
+    assert fast.learns_in_bfloat16
+    losses = [
+        runs.read_record(replace(large, name=name, bfloat16=name == "fast"), tmp_path)["history"]["loss"][0]
+        for name in ("fast", "large")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02) and losses[0] != losses[1]
 
 
 @pytest.mark.parametrize("split", ["train", "val"])

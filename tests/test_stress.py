@@ -71,7 +71,7 @@ def test_errors_by_spread_have_the_truth_of_their_spread(certain, monkeypatch):
     monkeypatch.setattr(stress, "load_or_train", {"broad-told": SimpleNamespace(predict=predict)}.get)
     rows = pd.DataFrame(stress.errors_by_spread(n=2))
     assert [n.tolist() for n in told] == [[500, 500]] * 4
-    assert rows[rows.model == stress.SPECIALIST].value.tolist() == pytest.approx([1] * 4, abs=1e-6)
+    assert rows[rows.model == stress.THIS_LAW].value.tolist() == pytest.approx([1] * 4, abs=1e-6)
     assert rows.family.unique().tolist() == ["log-sd 0", "log-sd 0.5", "log-sd 1", "log-sd 2"]
     assert (rows[rows.model == stress.MLE].value == 1).all()
 
@@ -230,7 +230,7 @@ def test_sizes_are_judged_on_the_same_graphs(monkeypatch):
     draw = stress.broad_law.sample_broad(20, 6, seed=70, n_parts=40)
     share = (draw.w != 0).double().mean().item()
     expected = -share * np.log(0.25) - (1 - share) * np.log(0.5)
-    minutes = dict(zip(stress.SIZES, (2, 2, 4, 6, 8, 10)))  # with the trainings that it goes on from
+    minutes = dict(zip(stress.SIZES, (2, 2, 4, 6, 8, 10, 12)))  # with the trainings that it goes on from
     for name in stress.SIZES:
         assert rows[name, "log-loss"] == pytest.approx(expected)
         assert rows[name, "log GMSE"] == pytest.approx(0, abs=1e-6)

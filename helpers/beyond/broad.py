@@ -105,6 +105,7 @@ class BroadL2G(nn.Module):
 
     max_gradient = 1.0
     geometric_error = True  # of the graphs of the law some have a thousand times the error of others
+    learns_in_bfloat16 = False  # multiplies matrices in it while it is trained, which takes half the time
 
     def __init__(self, n_rounds=7, *, width=64, n_looks=4, weighs=True):
         super().__init__()
@@ -122,7 +123,7 @@ class BroadL2G(nn.Module):
         nn.init.ones_(self.size[-1].bias[3:])  # at first, evidence has most of the say in weights
 
     def grow_from(self, smaller):
-        """Take the weights of a network with fewer rounds and looks; those that it lacks add nothing at first.
+        """Take the weights of a network with fewer rounds and looks, or narrower ones; the rest adds nothing at first.
 
         If it does not weigh evidence, this has most of the say in weights from the beginning.
         """
@@ -135,7 +136,22 @@ class BroadL2G(nn.Module):
         nn.init.zeros_(self.size[-1].weight)
         with torch.no_grad():
             for name, x in learned.items():
-                self.state_dict()[name][tuple(map(slice, x.shape))] = x
+                mine = self.state_dict()[name][: len(x)]
+                if x.ndim == 1:
+                    mine[:] = x
+                else:  # what is new may listen to all, but nobody listens to it
+                    mine.zero_()
+                    mine[:, self._columns_of(smaller, x.shape[1], mine.shape[1])] = x
+
+    def _columns_of(self, smaller, n_old, n_new):
+        """Where the inputs of a layer of a smaller network are among those of this one: (n_old,) int64.
+
+        Inputs are vectors of the network's width, one after the other, and then what has no width.
+        """
+        wider = self.width - smaller.width
+        n_vectors = (n_new - n_old) // wider if wider else 0
+        column = torch.arange(n_old)
+        return column + wider * (column // smaller.width).clamp_max(n_vectors)
 
     # --- what a method and a trainable model offer ------------------------------------------------------------------
 
@@ -161,7 +177,9 @@ class BroadL2G(nn.Module):
         pairs = prepared[:, : N_PAIR_ROWS * E].reshape(n, N_PAIR_ROWS, E)
         nodes = prepared[:, N_PAIR_ROWS * E :].reshape(n, N_NODE_ROWS, m)
         w = (w * nodes[:, -1, :1]).T
-        *earlier, last = (error_of(*found, w, m) for found in self._estimates(pairs, nodes, all_pairs(m, w.device)))
+        with torch.autocast(w.device.type, torch.bfloat16, enabled=self.learns_in_bfloat16):
+            estimates = self._estimates(pairs, nodes, all_pairs(m, w.device))
+        *earlier, last = (error_of(*found, w, m) for found in estimates)
         return last + EARLIER * sum(earlier)
 
     def graphs_per_step(self, n_pairs):
@@ -244,7 +262,7 @@ class BroadL2G(nn.Module):
         known = Known(*given.unbind(-1), y_ground, left, signed, (~signed & ~loops).to(x))
         at_nodes = self.nodes(nodes[..., :N_NODE_FEATURES])
         count = sum_at_nodes(known.s, edges, len(nodes))
-        h = in_parts(self.embed, x)
+        h = in_parts(self.embed, x).to(x)
         look = Look(None, (known.difference, known.sum), None, ground)
         found = []
         for k, message_round in enumerate(self.rounds, len(self.looks) - len(self.rounds)):
@@ -257,7 +275,7 @@ class BroadL2G(nn.Module):
 
     def _judge(self, h, known, look):
         """Log-probabilities of no, a positive and a negative edge (E, B, 3), and weights (E, B)."""
-        logit = in_parts(self.edge, h)
+        logit = in_parts(self.edge, h).to(h)
         negative = logit[..., 1].masked_fill(~known.signed, -30.0)
         log_p = log_softmax(torch.stack([torch.zeros_like(negative), logit[..., 0], negative], -1), -1)
         return log_p, self._weights(h, log_p, known, look)
@@ -291,7 +309,7 @@ class BroadL2G(nn.Module):
         told = [ratio / 3, ratio / (spread + 0.1) / 3, spread.log() / 3, scale(logarithm.exp())]
         told.append((of_sign(*look.alone) - mean) / 3)
         told = torch.stack([x.clamp(-5, 5).expand_as(ratio) for x in told], -1)
-        pull, add, trust, *give = in_parts(lambda *x: self.size(torch.cat(x, -1)), h, told).unbind(-1)
+        pull, add, trust, *give = in_parts(lambda *x: self.size(torch.cat(x, -1)), h, told).to(h).unbind(-1)
         logarithm = (mean + ratio * torch.sigmoid(3 - pull)).clamp(-25, 25)
         # where weights are equal the scale is known best from all of them, where one is heavy from itself alone
         logarithm = logarithm + torch.sigmoid(trust) * scale(logarithm.exp()) + (0.3 * add).clamp(-3, 3)

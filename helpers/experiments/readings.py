@@ -6,6 +6,7 @@ A row is a frame with the columns value and ci, one line per family or other cas
 from . import benchmarks, measure
 from .exactness import TOLD as TOLD
 from .judging import FACTOR, PERCENT, across, agrees, below, nearer, share_below, under
+from .stress import THIS_LAW as THIS_LAW
 
 UNTUNED = "PDS (alpha=beta=1)"
 SOLVERS = {"tuned": "PDS", "left at alpha=beta=1": UNTUNED}
@@ -24,7 +25,6 @@ MLE = "Laplacian maximum likelihood"
 LIMIT = "Posterior mean, edges known"
 EQUIVARIANT = "EquivariantL2G"
 MIXED = "EquivariantL2G (mixed)"
-THIS_LAW = "BroadL2G (this law)"  # trained on the law that it is tested on
 LOW, HIGH = -1, 1  # on which side of the paper's number a number is better
 ON_THESE_GRAPHS = {
     "as the text has it and trained on such graphs": "L2G (on these graphs)",

@@ -100,7 +100,7 @@ class Run:
     training set for each epoch. `family` is one of the paper's, "mixed" (all of them, for EquivariantL2G), "sparse"
     (the random precision matrices of Deep-graph's authors), "broad" or one of `posterior.LAWS`. A run that does not
     `keep_weights` leaves its results only; one with a `start` goes on from the weights of the run of that name;
-    `average` is that of `training.Schedule`.
+    `average` is that of `training.Schedule`. `bfloat16` is for BroadL2G, see there.
     """
 
     name: str
@@ -126,6 +126,7 @@ class Run:
     keep_weights: bool = True
     start: str = ""
     average: int = 0
+    bfloat16: bool = False
 
     @property
     def schedule(self):
@@ -339,12 +340,17 @@ def equivariant(family, n_nodes=20, options=()):
     )  # fmt: skip
 
 
+def _decay(epochs, to=0.01):
+    """By how much the step size falls from epoch to epoch, so that in the end it is that share of the first."""
+    return round(to ** (1 / epochs), 6)
+
+
 def broad_first(n_rounds=5, width=64, n_looks=2, epochs=2000):
     """BroadL2G on fresh graphs of the broad law as it is learned first; an epoch has graphs of one size."""
     return Run(
         f"broad-{n_rounds}x{width}-looks{n_looks}", "broad", "broad", n_nodes=30, n_layers=n_rounds, n_train=1,
         n_val=48, params=_departures(broad_law.FIRST), epochs=epochs, batch_size=1, lr=2e-3,
-        decay=round(0.01 ** (1 / epochs), 6), stream=True, keep_best=False,
+        decay=_decay(epochs), stream=True, keep_best=False,
         options=(("width", width), ("n_looks", n_looks), ("weighs", False)),
     )  # fmt: skip
 
@@ -354,7 +360,7 @@ def broad_second(epochs=1800):
     start = broad_first()
     return replace(
         start, name="broad-6x64-looks3", start=start.name, n_layers=6, params=_departures(broad_law.SECOND),
-        epochs=epochs, lr=1e-3, decay=round(0.02 ** (1 / epochs), 6),
+        epochs=epochs, lr=1e-3, decay=_decay(epochs, to=0.02),
         options=(("width", 64), ("n_looks", 3), ("weighs", False)), seed=1, average=100,
     )  # fmt: skip
 
@@ -364,7 +370,7 @@ def broad_third(epochs=1500):
     start = broad_second()
     return replace(
         start, name="broad-7x64-looks4", start=start.name, n_layers=7, params=_departures(broad_law.THIRD),
-        epochs=epochs, lr=4e-4, decay=round(0.01 ** (1 / epochs), 6), options=(("width", 64), ("n_looks", 4)), seed=2,
+        epochs=epochs, lr=4e-4, decay=_decay(epochs), options=(("width", 64), ("n_looks", 4)), seed=2,
     )  # fmt: skip
 
 
@@ -373,15 +379,25 @@ def broad_fourth(epochs=1400):
     start = broad_third()
     return replace(
         start, name="broad-7x64-fourth", start=start.name, params=_departures(broad_law.FOURTH), epochs=epochs,
-        lr=3e-4, decay=round(0.01 ** (1 / epochs), 6), seed=3,
+        lr=3e-4, decay=_decay(epochs), seed=3,
     )  # fmt: skip
 
 
-def broad(epochs=BROAD_EPOCHS):
-    """GraphLearner's network: the same after a course with more clean samples and more graphs without edges."""
+def broad_fifth(epochs=1500):
+    """The same after a course with more clean samples and more graphs without edges."""
     start = broad_fourth()
     return replace(
-        start, name="broad", start=start.name, params=(), epochs=epochs, decay=round(0.01 ** (1 / epochs), 6), seed=4
+        start, name="broad-7x64-fifth", start=start.name, params=_departures(broad_law.FIFTH), epochs=epochs,
+        decay=_decay(epochs), seed=4,
+    )  # fmt: skip
+
+
+def broad(epochs=BROAD_EPOCHS, width=96):
+    """GraphLearner's network: wider, after a longer course with more measurement noise."""
+    start = broad_fifth()
+    return replace(
+        start, name="broad", start=start.name, params=(), n_val=16, epochs=epochs, lr=8e-4, decay=_decay(epochs),
+        options=(("width", width), ("n_looks", 4)), seed=6, bfloat16=True,
     )  # fmt: skip
 
 
@@ -390,7 +406,7 @@ def broad_told(epochs=300):
     start = broad()
     return replace(
         start, name="broad-told", start=start.name, n_nodes=50, params=_departures(broad_law.TOLD), epochs=epochs,
-        decay=round(0.01 ** (1 / epochs), 6), seed=5, average=50,
+        lr=3e-4, decay=_decay(epochs), seed=5, average=50,
     )  # fmt: skip
 
 
@@ -401,10 +417,10 @@ def _departures(law):
 
 def exact(law):
     """BroadL2G on fresh graphs of one of `posterior.LAWS`, whose exact edge probabilities are known."""
-    shipped = broad()
-    base = broad_first(shipped.n_layers, epochs=EXACT_EPOCHS[law])
+    narrow = broad_fifth()  # wide enough for a single law
+    base = broad_first(narrow.n_layers, epochs=EXACT_EPOCHS[law])
     return replace(
-        base, name=f"broad-{law}", family=law, n_nodes=LAWS[law].n_nodes, params=(), options=shipped.options
+        base, name=f"broad-{law}", family=law, n_nodes=LAWS[law].n_nodes, params=(), options=narrow.options
     )  # fmt: skip
 
 
@@ -455,7 +471,8 @@ def _registry():
     runs += [real_world("l2g-wide", "sp100")]
     runs += [equivariant(family) for family in FAMILIES] + [equivariant("BA", n_nodes=100)]
     runs += [equivariant("mixed", options=options) for options in ABLATIONS.values()]
-    runs += [broad_told(), broad(), broad_fourth(), broad_third(), broad_second(), broad_first(), broad_first(4, 64, 0)]
+    runs += [broad_told(), broad(), broad_fifth(), broad_fourth(), broad_third(), broad_second(), broad_first()]
+    runs += [broad_first(4, 64, 0)]
     runs += [exact(law) for law in LAWS]
     return {run.name: run for run in runs}
 
@@ -525,7 +542,7 @@ def graph_parameters(run):
 
 
 UNTOLD = ("name", "keep_weights", "params", "options")  # the last two are part of the graphs and arguments
-TOLD_IF_SET = ("start", "average")
+TOLD_IF_SET = ("start", "average", "bfloat16")
 
 
 def configuration(run):
@@ -711,8 +728,10 @@ def stacks(runs, n=N_SEEDS):
 
 def _task(run, folder):
     """The arguments of `training.Training`."""
+    model = build(run)
+    model.learns_in_bfloat16 = run.bfloat16
     return {
-        "model": build(run),
+        "model": model,
         "data": _data(run),
         "schedule": run.schedule,
         "path": checkpoint(run, folder),
