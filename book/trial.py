@@ -14,7 +14,8 @@ from helpers.real import datasets
 from helpers.signals import sample_signals
 
 STATIC = paths.ROOT / "book" / "static"
-WORKER = ("matrices.js", "moments.js", "estimate.js", "completion.js", "table.js", "worker.js")  # beside the page
+# the scripts of the worker beside the page
+WORKER = ("matrices.js", "moments.js", "estimate.js", "completion.js", "doubts.js", "table.js", "worker.js")
 NETWORK = paths.WEIGHTS / "broad.safetensors"
 N_DAYS = 1635  # of the prices behind the S&P 100's distances
 SYNTHETIC = dict(family="WS", n_graphs=1, n_nodes=30, seed=4)

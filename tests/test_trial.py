@@ -5,6 +5,7 @@ import copy
 import io
 import json
 import os
+import re
 import sys
 
 import numpy as np
@@ -12,13 +13,14 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
+from scipy.stats import hypergeom
 
 from book import trial
 from helpers import learner
 from helpers.beyond.atoms import Kinds
 from helpers.beyond.broad import BroadL2G, describe, fill_missing_direction
 from helpers.beyond.moments import second_moments
-from helpers.graphs import all_pairs, sample_graphs
+from helpers.graphs import all_pairs, laplacian, sample_graphs
 from helpers.signals import sample_signals
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(300)]
@@ -182,6 +184,78 @@ def test_graphs_equal_python(functions, name):
     kept = np.triu(expected.adjacency_) != 0
     np.testing.assert_allclose(A, np.triu(expected.adjacency_), atol=TOLERANCE * abs(expected.adjacency_).max())
     np.testing.assert_allclose(P[kept], expected.edge_probability_[kept], atol=TOLERANCE)
+
+
+def slow_rows(memory, n=400, m=8):
+    X = RNG.normal(size=(n, m))
+    for t in range(1, n):
+        X[t] += memory * X[t - 1]
+    return X
+
+
+def heat_on_a_grid(side=6, n=2000):
+    i, j = all_pairs(side**2)
+    near = (i // side - j // side).abs() + (i % side - j % side).abs() == 1
+    L = laplacian(near.double()).numpy()
+    values, V = np.linalg.eigh(L)
+    return RNG.normal(size=(n, side**2)) @ (V * np.exp(-5 * values / values[-1])) @ V.T
+
+
+def apart(n=100, m=6):
+    """No row has both of the first two columns."""
+    X = signed_chain(m, n)
+    X[: n // 2, 0] = X[n // 2 :, 1] = np.nan
+    return X
+
+
+DOUBTS = {
+    "none": (signed_chain, {}, 0),
+    "units": (lambda: signed_chain() * np.resize([1.0, 2000.0], 20), {}, 1),
+    "one other unit": (lambda: signed_chain() * np.append(np.ones(19), 5e4), {}, 1),
+    "units that do not matter": (lambda: signed_chain() * np.resize([1.0, 2000.0], 20), {"standardise": True}, 0),
+    "copies": (lambda: with_copy(-1, 1e-4), {}, 1),
+    "many copies": (lambda: np.hstack([X := signals("BA", 5, 100), -X]), {}, 1),
+    "time": (lambda: slow_rows(0.8), {}, 1),
+    "time with gaps": (lambda: holes(slow_rows(0.9), 0.1), {}, 1),
+    "hardly any time": (lambda: slow_rows(0.2), {}, 0),
+    "very slow": (lambda: slow_rows(0.995), {"standardise": True}, 1),
+    "one cause of all": (lambda: RNG.normal(size=(9000, 1)) + RNG.normal(size=(9000, 12)), {}, 1),
+    "smoothed": (heat_on_a_grid, {}, 1),
+    "gaps": (apart, {}, 1),
+    "many rows": (lambda: RNG.normal(size=(12_000, 4)), {}, 1),
+}
+REMEDY = re.compile(r"(: (try|if they have|check|look)|[.;] (Set|If their|signed=|Without|drop|leave)).*")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", DOUBTS)
+def test_doubts_equal_python(functions, monkeypatch, name):
+    """All but what to do about them, word for word."""
+    monkeypatch.setattr(sys.modules[__name__], "RNG", np.random.default_rng(2))
+    make, options, n_doubts = DOUBTS[name]
+    X = make()
+    names = [f"x{k}" for k in range(X.shape[1])]
+    expected = learner.GraphLearner(**options).fit(pd.DataFrame(X, columns=names)).doubts_
+    call = """([X, names, standardise, signed, selfLoops, minProbability]) => {
+        const values = Float64Array.from(X, (x) => x ?? NaN);
+        const seen = tableMoments(values, names.length, standardise);
+        const edges = learn(seen.S, seen.n, loaded, { signed, selfLoops, minProbability }, () => {});
+        return findDoubts({ ...seen, X: values, edges, names, standardise });
+    }"""
+    values = [None if np.isnan(x) else x for x in X.ravel().tolist()]
+    chosen = {"standardise": False, "signed": True, "self_loops": True, "min_probability": 0.5} | options
+    found = functions.evaluate(call, [values, names, *chosen.values()])
+    assert len(expected) == n_doubts
+    assert [REMEDY.sub("", x[0].lower() + x[1:].removesuffix(".")) for x in found] == [
+        REMEDY.sub("", x) for x in expected
+    ]
+
+
+def test_a_hypergeometric_tail(functions):
+    for case in ((3, 20, 8, 6), (0, 9, 4, 3), (6, 30, 6, 10)):
+        k, *rest = case
+        found = functions.evaluate("x => chanceOfMore(...x)", list(case))
+        assert found == pytest.approx(hypergeom.sf(k - 1, *rest), rel=1e-9)
 
 
 def test_eigenvalues(functions):
@@ -366,7 +440,7 @@ def test_different_units_are_noticed_and_a_wrong_probability_is_mended(visit):
     page.get_by_role("button", name="Learn the graph").click()
     learned(page)
     assert field.input_value() == "0.5"
-    assert "-fold, as if they had different units" in page.get_by_role("alert").inner_text()
+    assert "-fold, from 'a' to 'g', as if they had different units" in page.get_by_role("alert").inner_text()
     page.get_by_label("Columns have different units").check()
     page.get_by_role("button", name="Learn the graph").click()
     learned(page)

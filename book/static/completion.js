@@ -135,7 +135,8 @@ function laplacianScale(S, edges, m) {
 
 // --- a graph ---------------------------------------------------------------------------------------------------------
 
-// The edges that are probable enough: {source, target, weight, probability}, weights below 0 for negative edges.
+// The edges that are probable enough: {source, target, weight, probability}, weights below 0 for negative edges; and how
+// many edges there are, as far as one can tell.
 // options: {signed, selfLoops, minProbability}
 function learn(S, n, network, options, report) {
   const m = Math.round(Math.sqrt(S.length));
@@ -149,6 +150,7 @@ function learn(S, n, network, options, report) {
     target: kept.map((e) => pairs[1][e]),
     weight: kept.map((e) => expected[e]),
     probability: kept.map((e) => probability[e]),
+    expected: total(probability),
   };
   const typical = typeof n === "number" ? n : mean(n);
   const W = toMatrix(new Float64Array(m), edges.weight, [edges.source, edges.target]);

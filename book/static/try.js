@@ -5,7 +5,6 @@
 (() => {
   const MAX_NODES = 200;
   const MAX_BYTES = 15e6;
-  const UNITS = 100; // between the largest and the smallest standard deviation
   const KINDS = { uint8: Uint8Array, float32: Float32Array };
 
   const element = (tag, properties = {}, ...children) => {
@@ -68,10 +67,12 @@
   const result = element("div", { className: "result", hidden: true });
   root.replaceChildren(drop, examples, message, settings, progress, result);
 
-  function say(text, kind = "wrong") {
-    message.hidden = !text;
+  // One or several sentences, each in a paragraph of its own.
+  function say(texts, kind = "wrong") {
+    const said = [texts].flat().filter(Boolean);
+    message.hidden = !said.length;
     message.className = `message ${kind}`;
-    message.textContent = text;
+    message.replaceChildren(...said.map((text) => element("p", {}, text)));
   }
 
   function clear() {
@@ -146,7 +147,7 @@
       const chosen = usable.filter((k) => boxes.get(k).checked);
       const names = chosen.map((k) => table.names[k]);
       start({ title: file, names, groups: null, python: python(table, chosen) });
-      ask("learn", { chosen, options: options() });
+      ask("learn", { chosen, names, options: options() });
     });
     const said = [];
     if (bad.length) {
@@ -158,7 +159,7 @@
       said.push(`${missing} value${missing > 1 ? "s are" : " is"} missing: filled by what the rest of the rows says.`);
     }
     if (usable.length > MAX_NODES) said.push(`The first ${MAX_NODES} of ${usable.length} columns are chosen, as many as this page takes.`);
-    say(said.join(" "), "note");
+    say(said, "note");
   };
 
   function python(table, chosen) {
@@ -236,7 +237,7 @@
     file = "";
     go.disabled = false;
     const { X, y, n } = example;
-    const data = { n, m: example.names.length, X: X && decode(X), y: y && decode(y) };
+    const data = { n, names: example.names, X: X && decode(X), y: y && decode(y) };
     prepare(example.title, { ...example.options, standard: !!y }, [], () => {
       start(example);
       ask("learn", { ...data, options: options() });
@@ -264,12 +265,9 @@
     return edges;
   }
 
-  listeners.learned = ({ edges, ratio }) => {
+  listeners.learned = ({ edges, doubts }) => {
     progress.hidden = true;
-    if (ratio > UNITS) {
-      const units = `Standard deviations of the columns differ ${Math.round(ratio).toLocaleString("en")}-fold, as if they had different units:`;
-      say(`${units} if they have, tick the first option and learn again.`, "note");
-    }
+    say(doubts, "note");
     const seconds = (performance.now() - begun) / 1000;
     const drawing = element("div");
     const duration = seconds < 0.1 ? "less than 0.1 s" : `${seconds.toFixed(1)} s`;

@@ -3,8 +3,8 @@
 // Beside the page: keeps the table that was read and the network, and answers. Tasks and answers:
 //   {task: "start", network}                  none
 //   {task: "read", text}                      {task: "read", n, names, problems, gaps, separator, header, decimal}
-//   {task: "learn", chosen, options}          {task: "progress", share} ... {task: "learned", edges, ratio}
-//   {task: "learn", X or y, n, m, options}    the same, for an example: a table X (n, m), or distances y of standardised signals
+//   {task: "learn", chosen, names, options}   {task: "progress", share} ... {task: "learned", edges, doubts}
+//   {task: "learn", X or y, n, names, options} the same, for an example: a table X (n, m), or distances y of standardised signals
 // or {task: "failed", message}. `id` comes back with every answer. options: {standardise, signed, selfLoops, minProbability}
 
 let network = null;
@@ -41,13 +41,12 @@ const TASKS = {
     const of = (key) => columns.map((column) => column[key]);
     return { n, names: of("name"), problems: of("problem"), gaps: of("missing"), separator, header, decimal };
   },
-  learn: ({ chosen, X, y, n, m, options }, report) => {
-    const seen = y
-      ? { S: correlations(Float64Array.from(y), m, allPairs(m)), n: n - 1 }
-      : tableMoments(X ?? gather(chosen), chosen?.length ?? m, options.standardise);
-    const variances = diagonalOf(seen.S, chosen?.length ?? m);
-    const ratio = Math.sqrt(Math.max(...variances) / Math.min(...variances)); // of standard deviations
-    return { ratio, edges: learn(seen.S, seen.n, network, options, report) };
+  learn: ({ chosen, names, X, y, n, options }, report) => {
+    const m = names.length;
+    const rows = y ? null : (X ?? gather(chosen));
+    const seen = y ? { S: correlations(Float64Array.from(y), m, allPairs(m)), n: n - 1 } : tableMoments(rows, m, options.standardise);
+    const edges = learn(seen.S, seen.n, network, options, report);
+    return { edges, doubts: findDoubts({ ...seen, X: rows, edges, names, standardise: options.standardise }) };
   },
 };
 const ANSWERS = { read: "read", learn: "learned" };

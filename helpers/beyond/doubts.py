@@ -17,7 +17,8 @@ MIN_DENSE = 10  # nodes
 UNITS = 100  # between the largest and the smallest standard deviation
 ALIKE = 1e-4  # share of its variance that a copy of another column has for itself
 NEGATIVE = -0.2  # partial correlation
-MIN_OPPOSED = 5  # negative edges
+MIN_OPPOSED = 5  # negative edges,
+SHARE_OPPOSED = 0.25  # and of all of them
 BY_CHANCE = 0.001
 UNROLLING_NODES = 20  # of the graphs that method="unrolling" was trained on
 WORTH = 0.8  # independent samples per row, below which it matters
@@ -45,7 +46,7 @@ def of_units(deviations, names):
         return None
     least, most = names[positive][[found.argmin(), found.argmax()]].tolist()
     return (
-        f"standard deviations of the columns differ {ratio:.2g}-fold, from {least!r} to {most!r}, as if they had "
+        f"standard deviations of the columns differ {float(f'{ratio:.2g}'):,.0f}-fold, from {least!r} to {most!r}, as if they had "
         "different units: try standardise=True"
     )
 
@@ -120,7 +121,7 @@ def of_size(probability, n_signals):
     for name, value, (low, high) in (("nodes", m, NODES), ("independent samples", n_signals, SAMPLES)):
         if not low <= value <= high:
             yield (
-                f"{value:,.4g} {name} are outside of {low} to {high:,}, which the network was trained on: check the "
+                f"{value:,.6g} {name} are outside of {low} to {high:,}, which the network was trained on: check the "
                 "graph on data that you know, or compare with method='mle'"
             )
     n_pairs = m * (m - 1) // 2
@@ -145,7 +146,7 @@ def of_opposed_edges(adjacency, names):
     thirds = positive @ positive  # how many nodes have a positive edge to both
     opposed = sparse.coo_array((A < 0) * thirds)
     n_opposed = opposed.count_nonzero()
-    if n_opposed < max(MIN_OPPOSED, n_negative / 2):
+    if n_opposed < max(MIN_OPPOSED, SHARE_OPPOSED * n_negative):
         return None
     n_bridged = ((A != 0) * thirds).count_nonzero()
     if stats.hypergeom.sf(n_opposed - 1, A.count_nonzero(), n_bridged, n_negative) > BY_CHANCE:
