@@ -45,8 +45,9 @@ def of_units(deviations, names):
     if not (ratio > UNITS**1.5 or (ratio > UNITS and high > UNITS**0.5 * low)):
         return None
     least, most = names[positive][[found.argmin(), found.argmax()]].tolist()
+    fold = float(f"{ratio:.2g}")
     return (
-        f"standard deviations of the columns differ {float(f'{ratio:.2g}'):,.0f}-fold, from {least!r} to {most!r}, as if they had "
+        f"standard deviations of the columns differ {fold:,.0f}-fold, from {least!r} to {most!r}, as if they had "
         "different units: try standardise=True"
     )
 
