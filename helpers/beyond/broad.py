@@ -107,7 +107,7 @@ class BroadL2G(nn.Module):
     geometric_error = True  # of the graphs of the law some have a thousand times the error of others
     learns_in_bfloat16 = False  # multiplies matrices in it while it is trained, which takes half the time
 
-    def __init__(self, n_rounds=7, *, width=64, n_looks=4, weighs=True):
+    def __init__(self, n_rounds=7, *, width=96, n_looks=4, weighs=True):
         super().__init__()
         if not 0 <= n_looks < n_rounds:
             raise ValueError(f"n_looks={n_looks}: a number between 0 and n_rounds - 1 = {n_rounds - 1} is needed")

@@ -40,13 +40,13 @@ LAW = {
     "unsigned": 0.25,  # share learned without sum atoms
     "ungrounded": 0.5,  # share learned without the ground where it is below 1e-3
 }
-# of the courses of training before the last one: fewer graphs without edges, before that more graphs of very unequal
+SIXTH = LAW | {"noise": 0.6}  # of the course of training before the last one: more measurement noise
+# of the first four courses: fewer graphs without edges, before that more graphs of very unequal
 # weights, and at first fewer hard cases
 FOURTH = LAW | {"shares": (0.13, 0.17, 0.12, 0.13, 0.12, 0.06, 0.08, 0.04, 0.08, 0.07), "plain": 0.4}
 THIRD = FOURTH | {"even": 0.3, "spread": 1.0}
 SECOND = THIRD | {"missing": 0.5}
 FIRST = SECOND | {"degree": (1.0, 8.0), "even": 0.4, "spread": 1.5, "plain": 0.3, "filled": False, "overstated": 0.1}
-NOISY = LAW | {"noise": 0.6}  # of a course that the shipped network did not take
 # one kind only: ER graphs with one pair in ten joined, positive weights, and 500 clean samples, the number rounded down
 TOLD = LAW | {
     "nodes": (50, 50), "shares": (0, 1, 0, 0, 0, 0, 0, 0, 0, 0), "degree": (4.9, 4.9), "n_signals": (500.5, 500.5),

@@ -986,7 +986,7 @@ BEYOND_THE_LAW = [
         "only for {held}; elsewhere the exact posterior mean, told the law, is near the target at best",
     ),
     Claim(
-        "spread-told", "the same network, trained on graphs and signals of this kind alone, meets these targets",
+        "spread-told", "a narrower one, trained on graphs and signals of this kind alone, meets these targets",
         "ours", lambda t: r.within_shares(t, r.THIS_LAW),
         "the same targets",
         "weights differ as with {held}; with {failed} the exact posterior mean misses its target, too",

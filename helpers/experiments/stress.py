@@ -344,9 +344,9 @@ SIZES = (
     "broad-6x64-looks3",
     "broad-7x64-looks4",
     "broad-7x64-fourth",
+    "broad-7x64-fifth",
+    "broad-7x96-sixth",
     "broad",
-    "broad-7x96-noisy",
-    "broad-7x96",
 )
 
 
