@@ -659,7 +659,7 @@ BARS = [
     ),
     single("series-sure", "15_targets", ">=", 0.9, table="series", metric="true of the sure", model=LEARNER),
     single(
-        "size-pays", "15_targets", "<", of_rows(min, family=lambda name: name[:7] in ("broad-4", "broad-5", "broad-6")),
+        "size-pays", "15_targets", "<", of_rows(min, family=lambda name: "x64" in name),
         table="sizes",
         metric=["log-loss", "log GMSE"], family="broad",
     ),

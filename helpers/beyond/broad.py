@@ -11,6 +11,7 @@ pairs first inside, (E, B, ...).
 """
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -177,7 +178,7 @@ class BroadL2G(nn.Module):
         pairs = prepared[:, : N_PAIR_ROWS * E].reshape(n, N_PAIR_ROWS, E)
         nodes = prepared[:, N_PAIR_ROWS * E :].reshape(n, N_NODE_ROWS, m)
         w = (w * nodes[:, -1, :1]).T
-        with torch.autocast(w.device.type, torch.bfloat16, enabled=self.learns_in_bfloat16):
+        with torch.autocast(w.device.type, torch.bfloat16) if self.learns_in_bfloat16 else nullcontext():
             estimates = self._estimates(pairs, nodes, all_pairs(m, w.device))
         *earlier, last = (error_of(*found, w, m) for found in estimates)
         return last + EARLIER * sum(earlier)

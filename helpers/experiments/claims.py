@@ -945,7 +945,7 @@ OTHER_BENCHMARKS = [
         lambda t: r.other_networks(t, "AUPRC", families=r.SACHS).value
         > r.other_networks(t, "AUPRC", r.LEDOIT_WOLF, r.SACHS).value,
         f"{RANK}; there is one data set",
-        "conditions are pooled, which no method here knows",
+        "one looks at {held}; conditions are pooled, which no method here knows",
     ),
     Claim(
         "published-laws",
