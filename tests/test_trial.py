@@ -201,10 +201,10 @@ def heat_on_a_grid(side=6, n=2000):
     return RNG.normal(size=(n, side**2)) @ (V * np.exp(-5 * values / values[-1])) @ V.T
 
 
-def apart(n=100, m=6):
-    """No row has both of the first two columns."""
+def apart(n_both, n=100, m=6):
+    """So many rows have both of the first two columns."""
     X = signed_chain(m, n)
-    X[: n // 2, 0] = X[n // 2 :, 1] = np.nan
+    X[: n // 2, 0] = X[n // 2 + n_both :, 1] = np.nan
     return X
 
 
@@ -221,7 +221,8 @@ DOUBTS = {
     "very slow": (lambda: slow_rows(0.995), {"standardise": True}, 1),
     "one cause of all": (lambda: RNG.normal(size=(9000, 1)) + RNG.normal(size=(9000, 12)), {}, 1),
     "smoothed": (heat_on_a_grid, {}, 1),
-    "gaps": (apart, {}, 1),
+    "gaps": (lambda: apart(2), {}, 1),
+    "three rows in common": (lambda: apart(3), {}, 0),
     "many rows": (lambda: RNG.normal(size=(12_000, 4)), {}, 1),
 }
 REMEDY = re.compile(r"(: (try|if they have|check|look)|[.;] (Set|If their|signed=|Without|drop|leave)).*")
