@@ -108,7 +108,8 @@ def compare_lasso(*, write=False):
 def cross_validate(X, name=""):
     """Scores (n, E) float32 of the graphical lasso, cross-validated on the rows of each X (n, n_samples, m)."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # of penalties that are then not chosen
+        for kind in (ConvergenceWarning, RuntimeWarning):  # of penalties that are then not chosen
+            warnings.simplefilter("ignore", kind)
         fits = [graphical_lasso.graphical_lasso(x, assume_centered=True) for x in tqdm(X, name, leave=False)]
     return torch.stack(fits).float()
 
