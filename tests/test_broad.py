@@ -389,13 +389,18 @@ def test_looks_change_what_is_thought(model, draw):
             BroadL2G(3, n_looks=n_looks)
 
 
+def estimates_of(draw, *networks):
+    """What each of them thinks before every look and at the end."""
+    data = describe(draw.moments, 50.0, Kinds())
+    return [network._estimates(*data, all_pairs(M)) for network in networks]
+
+
 def test_a_network_grows_without_forgetting(model, draw):
     """All that the smaller one thinks is thought as well, and then, at first, what it thought in the end once more."""
     torch.manual_seed(1)
     larger = BroadL2G(5, width=16, n_looks=4).eval()
     larger.grow_from(model)
-    data = describe(draw.moments, 50.0, Kinds())
-    ours, theirs = (network._estimates(*data, all_pairs(M)) for network in (larger, model))
+    ours, theirs = estimates_of(draw, larger, model)
     assert len(ours) == 5
     for (log_p, weight), (same_p, same_weight) in zip(ours, theirs):
         assert torch.equal(log_p, same_p) and torch.equal(weight, same_weight)
@@ -407,7 +412,7 @@ def test_a_network_grows_without_forgetting(model, draw):
             larger.grow_from(other)
     blind = BroadL2G(3, width=16, n_looks=2, weighs=False).eval()
     larger.grow_from(blind)
-    ours, theirs = (network._estimates(*data, all_pairs(M)) for network in (larger, blind))
+    ours, theirs = estimates_of(draw, larger, blind)
     assert all(torch.equal(a, b) for a, b in zip(ours[0], theirs[0]))  # before any look
     for (log_p, weight), (other_p, other_weight) in zip(ours, theirs):
         assert (log_p - other_p).abs().max() < 0.1 and (weight / other_weight).log().abs().median() < 0.3
@@ -422,8 +427,7 @@ def test_a_network_grows_wider_without_forgetting(model, draw):
     torch.manual_seed(2)
     wider = BroadL2G(4, width=24, n_looks=3).eval()
     wider.grow_from(model)
-    data = describe(draw.moments, 50.0, Kinds())
-    ours, theirs = (network._estimates(*data, all_pairs(M)) for network in (wider, model))
+    ours, theirs = estimates_of(draw, wider, model)
     assert len(ours) == 4
     for (log_p, weight), (same_p, same_weight) in zip(ours, theirs):
         torch.testing.assert_close(log_p, same_p, rtol=1e-5, atol=1e-5)

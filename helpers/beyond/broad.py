@@ -106,7 +106,7 @@ class BroadL2G(nn.Module):
 
     max_gradient = 1.0
     geometric_error = True  # of the graphs of the law some have a thousand times the error of others
-    learns_in_bfloat16 = False  # multiplies matrices in it while it is trained, which takes half the time
+    learns_in_bfloat16 = False  # multiplies matrices in it while it is trained: faster, if the processor knows it
 
     def __init__(self, n_rounds=7, *, width=96, n_looks=4, weighs=True):
         super().__init__()

@@ -254,13 +254,16 @@ def comparison(frame, metrics, leader, published=None, *, log_from=None, width=2
         for line in part.itertuples():
             colour = COLOURS.get(line.model, COLOURS.get(_plain_name(line.model)))
             face = colour if line.model in COLOURS else "white"
-            axis.errorbar(line.value, lines.index(line.model), xerr=line.ci, fmt="o", color=colour, mfc=face, ms=5)
+            below = min(line.ci, line.value) if log_from else line.ci  # a share is not less than 0
+            xerr = [[below], [line.ci]]
+            axis.errorbar(line.value, lines.index(line.model), xerr=xerr, fmt="o", color=colour, mfc=face, ms=5)
         if published:
             axis.plot(published[family], 0, "x", color=PAPERS, ms=6, mew=1.8)
         title = family.replace(", ", "\n") if row == 0 else ""
         axis.set(yticks=range(len(lines)), yticklabels=lines, title=title, xlabel=metric)
         if log_from:
             axis.set_xscale("symlog", linthresh=log_from, linscale=0.5)
+            axis.set_xlim(-log_from / 2, 1.5)  # shares, with room for dots at 0 and 1
         axis.grid(lw=0.4, alpha=0.5)
     return figure
 

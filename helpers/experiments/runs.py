@@ -736,7 +736,8 @@ def stacks(runs, n=N_SEEDS):
 def _task(run, folder):
     """The arguments of `training.Training`."""
     model = build(run)
-    model.learns_in_bfloat16 = run.bfloat16
+    if run.bfloat16:
+        model.learns_in_bfloat16 = True
     return {
         "model": model,
         "data": _data(run),
