@@ -13,6 +13,7 @@ from helpers.beyond.atoms import Atoms, Kinds, approximate_mle, white_signal
 from helpers.beyond.broad import (
     EARLIER,
     N_AFTERTHOUGHTS,
+    N_FITTED,
     N_NODE_FEATURES,
     N_NODE_ROWS,
     N_PAIR_FEATURES,
@@ -27,6 +28,7 @@ from helpers.beyond.broad import (
     describe,
     explain_away,
     fill_missing_direction,
+    fit_law,
     weigh_evidence,
 )
 from helpers.beyond.broad_law import sample_broad
@@ -155,10 +157,11 @@ def test_features_by_hand(draw):
         17: (root * correlation).asinh(),
         18: correlation,
     }
-    rows |= {20: torch.full((E,), math.log(M) / 4), 21: torch.full((E,), math.log(n / M) / 4)}
-    rows |= {24: w.difference[0], 25: w.sum[0], 26: y.difference[0], 27: y.sum[0], 28: s, 29: torch.full((E,), n)}
+    one = torch.ones(E).double()
+    rows |= {20: one * math.log(M) / 4, 21: one * math.log(n / M) / 4}
+    rows |= {24: w.difference[0], 25: w.sum[0], 26: y.difference[0], 27: y.sum[0], 28: s, 29: one * n}
     for row, expected in rows.items():
-        torch.testing.assert_close(pairs[0, row], expected.float(), rtol=1e-4, atol=1e-5, msg=f"row {row}")
+        torch.testing.assert_close(pairs[0, row], expected, rtol=1e-9, atol=1e-9, msg=f"row {row}")
     assert (pairs[0, 22:24] == 1).all()
     ground = w.ground[0] * y.ground[0]
     count = torch.zeros(M, dtype=torch.float64).index_add(0, i, s).index_add(0, j, s)
@@ -169,14 +172,14 @@ def test_features_by_hand(draw):
         (y.ground[0] * K.diagonal()).log().clamp(-3, 12) / 3, (count + 0.1).log() / 2, 1 - ground,
     ]  # fmt: skip
     of_node += [w.ground[0], y.ground[0]]
-    torch.testing.assert_close(nodes[0, :-1], torch.stack(of_node).float(), rtol=1e-4, atol=1e-5)
-    assert nodes[0, -1, 0] == pytest.approx(draw.moments[0].diagonal().mean().item(), rel=1e-5)
+    torch.testing.assert_close(nodes[0, :-1], torch.stack(of_node), rtol=1e-9, atol=1e-9)
+    assert nodes[0, -1, 0] == pytest.approx(draw.moments[0].diagonal().mean().item(), rel=1e-12)
 
 
 def test_features_of_kinds_that_are_left_out(draw):
     pairs, nodes = describe(draw.moments, 50.0, Kinds(False, False))
     assert not pairs[:, 7:14].any() and not pairs[:, 22:24].any() and not pairs[:, 25].any()
-    torch.testing.assert_close(nodes[:, N_NODE_FEATURES - 1], torch.full((6, M), 1 - 1 / M))
+    torch.testing.assert_close(nodes[:, N_NODE_FEATURES - 1], torch.full((6, M), 1 - 1 / M).double())
     assert not nodes[:, 1:4].any()
 
 
@@ -217,7 +220,8 @@ def known_of(a, b, y_difference, y_sum, left, *, signed=True, n_signals=30.0):
     return Known(a, b, y_difference, y_sum, one, n_signals * one, 2 * one, left, flag, torch.zeros(1))
 
 
-def test_weights_by_hand(model):
+@pytest.mark.parametrize("fitted", [False, True])
+def test_weights_by_hand(model, fitted):
     """Drawn towards the mean logarithm, then so scaled that leverages add up to what ground and sums leave."""
     torch.manual_seed(2)
     h = torch.randn(3, 1, 16)
@@ -232,6 +236,8 @@ def test_weights_by_hand(model):
     log_alone, log_weighed = (((positive * x[0] + negative * x[1]) / p).log() for x in (alone, weighed))
     mean = (p * log).sum() / p.sum()
     spread = ((p * (log - mean) ** 2).sum() / p.sum() + 1e-6).sqrt()
+    law = (torch.tensor([-0.4]).double(), torch.tensor([0.7]).double()) if fitted else None
+    mean, spread = (x.float() for x in law or (mean, spread))
     rank = left.sum() - ((1 - negative) * b * y_sum).sum()
 
     def scale(weight):
@@ -246,28 +252,32 @@ def test_weights_by_hand(model):
     own = weight.log() + torch.sigmoid(trust) * scale(weight) + 0.3 * add
     expected = own + torch.sigmoid(give) * (log_weighed - own)
     known = known_of(a, b, y, y_sum, left)
-    found = model._weights(h, log_p, known, Look(None, alone, weighed, None))
+    found = model._weights(h, log_p, known, Look(None, alone, weighed, None, law))
     torch.testing.assert_close(found, expected.exp())
     wild = copy.deepcopy(model)
     wild.size[-1].bias.data[1] += 1000
     torch.testing.assert_close(
-        wild._weights(h, log_p, known, Look(None, alone, None, None)), (own - 0.3 * add + 3).exp()
+        wild._weights(h, log_p, known, Look(None, alone, None, None, law)), (own - 0.3 * add + 3).exp()
     )  # no correction is larger
-    before_any_look = model._weights(h, log_p, known, Look(None, alone, None, None))
+    before_any_look = model._weights(h, log_p, known, Look(None, alone, None, None, law))
     torch.testing.assert_close(before_any_look, own.exp())
     torch.manual_seed(0)
-    plain = BroadL2G(3, width=16, n_looks=2, weighs=False)
+    plain = BroadL2G(3, width=16, n_looks=2, weighs=False, fits=False)
     plain.load_state_dict({name: x[:3] if name.startswith("size.2") else x for name, x in model.state_dict().items()
                            if "looks" not in name}, strict=False)  # fmt: skip
-    torch.testing.assert_close(plain._weights(h, log_p, known, Look(None, alone, weighed, None)), own.exp())
+    torch.testing.assert_close(plain._weights(h, log_p, known, Look(None, alone, weighed, None, law)), own.exp())
 
 
 def log_likelihood(K, S, n):
     return n / 2 * (torch.logdet(K) - (K * S).sum())
 
 
+LAW = torch.tensor([-0.3]).double(), torch.tensor([0.6]).double()  # of the look before
+
+
+@pytest.mark.parametrize("fits, law", [(False, None), (True, None), (True, LAW)])
 @pytest.mark.parametrize("signed", [True, False])
-def test_a_look_by_hand(signed):
+def test_a_look_by_hand(signed, fits, law):
     """Gains are differences of the log-likelihood of signals on 3 nodes, with and without the pair."""
     torch.manual_seed(3)
     X = torch.randn(9, 3).double()
@@ -279,15 +289,21 @@ def test_a_look_by_hand(signed):
     ground = torch.rand(3, 1).double() + 0.5
     columns = (y.difference[:, None], y.sum[:, None], ground)
     known = known_of(weight, weight, *columns, signed=signed, n_signals=n)._replace(y_ground=y.ground[:, None])
-    told, alone, weighed, new_ground = explain_away(log_p, weight, known, ground)
+    told, alone, weighed, new_ground, new_law = explain_away(log_p, weight, known, ground, fits=fits, law=law)
     assert told.shape == (3, 1, N_AFTERTHOUGHTS)
     _, positive, negative = log_p.exp().unbind(-1)
     expected = Atoms((positive * weight)[:, 0], (negative * weight)[:, 0], ground[:, 0])
     K = expected.matrix()
     p = (positive + negative)[:, 0]
     mean = (p * weight[:, 0].log()).sum() / p.sum()
-    typical = mean.exp()
     spread = ((p * (weight[:, 0].log() - mean) ** 2).sum() / p.sum()).sqrt()
+    if fits:
+        by_hand = law_by_hand(K, S, n, expected[:2], (positive[:, 0], negative[:, 0]), *(law or (mean, spread)))
+        mean, spread = (x[0] for x in new_law)
+        assert [mean.item(), spread.item()] == pytest.approx([x.item() for x in by_hand], abs=3e-4)
+    else:
+        assert new_law is None
+    typical = mean.exp()
     usual = [(q.sum() + 0.5) / (3 + 1.5) for q in (positive, negative)]
     for e, (i, j) in enumerate(all_pairs(3).T):
         for kind, sign in enumerate((1, -1) if signed else (1,)):
@@ -325,10 +341,50 @@ def test_a_look_by_hand(signed):
     logit = (log_p[:, 0, 1:] - log_p[:, 0, :1]).clamp(-12, 12) / 3
     torch.testing.assert_close(told[:, 0, 8:10], logit, check_dtype=False)
     torch.testing.assert_close(told[:, 0, 10], (weight[:, 0] / typical).log() / 3, check_dtype=False)
+    of_graph = torch.stack([spread.log() / 2, *((q / (1 - sum(usual))).log() / 3 for q in usual)])
+    torch.testing.assert_close(told[:, 0, -N_FITTED:], of_graph.expand(3, N_FITTED), rtol=1e-3, atol=1e-4)
     if not signed:
-        assert not told[:, 0, 4:8].any() and not told[:, 0, 13:].any()
+        assert not told[:, 0, 4:8].any() and not told[:, 0, 13:-N_FITTED].any()
     updated = ground[:, 0] * torch.linalg.inv(K).diagonal() / y.ground
     torch.testing.assert_close(new_ground[:, 0], updated, rtol=1e-4, atol=1e-5)
+
+
+def law_by_hand(K, S, n, expected, probabilities, mean, spread):
+    """Mean and spread of log-weights, each normal around where prior times likelihood is largest on a fine grid."""
+    x = torch.linspace(-6, 4, 20_001).double()
+    values = []
+    for e, (i, j) in enumerate(all_pairs(3).T):
+        for kind, sign in enumerate((1, -1)):
+            u = torch.zeros(3).double()
+            u[i], u[j] = 1, -sign
+            r = u @ torch.linalg.inv(K - expected[kind][e] * torch.outer(u, u)) @ u
+            posterior = n / 2 * (torch.log1p(x.exp() * r) - x.exp() * (u @ S @ u)) - ((x - mean) / spread) ** 2 / 2
+            k = posterior.argmax()
+            second = (posterior[k - 1] - 2 * posterior[k] + posterior[k + 1]) / (x[1] - x[0]) ** 2
+            values.append(torch.stack([probabilities[kind][e], x[k], -1 / second]))
+    p, x, variance = torch.stack(values).T
+    middle = (p * x).sum() / p.sum()
+    return middle, ((p * (variance + (x - middle) ** 2)).sum() / p.sum()).sqrt()
+
+
+def test_a_law_is_that_of_the_data_or_stays_as_it_was():
+    """With many signals the spread of the likeliest weights, by probability; with hardly any, what it was before."""
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(2, 40, 3, generator=generator).double().mul(0.8).exp()
+    r = torch.rand(2, 40, 3, generator=generator).double() + 0.5
+    q = torch.rand(2, 40, 3, generator=generator).double()
+    y = 1 / (weight + 1 / r)  # so that 1 / y - 1 / r is the weight
+    mean, spread = torch.tensor([-1.0, 0, 1]).double(), torch.tensor([0.3, 1, 2]).double()
+    many, few = (torch.full((40, 3), n).double() for n in (1e9, 1e-9))
+    found = fit_law(tuple(q), r, y, many, mean, spread)
+    x, p = weight.log().reshape(80, 3), q.reshape(80, 3)
+    middle = (p * x).sum(0) / p.sum(0)
+    deviation = ((p * (x - middle) ** 2).sum(0) / p.sum(0)).sqrt()
+    close(found, (middle, deviation), 1e-5)
+    close(fit_law(tuple(q), r, y, few, mean, spread), (mean, spread), 1e-5)
+    assert fit_law(tuple(0 * q), r, y, many, mean, spread)[1].tolist() == pytest.approx([broad.SPREADS[0]] * 3)
+    with pytest.raises(ValueError, match=r"fits=True: .* take weighs=True"):
+        BroadL2G(weighs=False)
 
 
 def test_improbable_pairs_keep_nodes_connected():
@@ -336,8 +392,10 @@ def test_improbable_pairs_keep_nodes_connected():
     log_p = torch.tensor([0.0, -30.0, -30.0]).expand(3, 1, 3)
     one = torch.ones(3, 1)
     known = known_of(one, one, one, one, one, signed=False)._replace(constant=torch.ones(1))
-    told, alone, weighed, ground = explain_away(log_p, one, known, 0 * one)
-    assert told.isfinite().all() and all(x.isfinite().all() for x in (*alone, *weighed)) and not ground.any()
+    told, alone, weighed, ground, law = explain_away(log_p, one, known, 0 * one)
+    assert told.isfinite().all() and all(x.isfinite().all() for x in (*alone, *weighed, *law)) and not ground.any()
+    look = explain_away(log_p, one, known, 0 * one, fits=False)
+    assert look.told[:, 0, -N_FITTED].tolist() == pytest.approx([math.log(broad.SPREADS[0]) / 2] * 3)  # equal weights
 
 
 @pytest.mark.parametrize("spread", [0.05, 0.5, 2.0])
@@ -389,6 +447,27 @@ def test_looks_change_what_is_thought(model, draw):
             BroadL2G(3, n_looks=n_looks)
 
 
+def test_a_look_goes_on_from_the_law_of_the_one_before(model, draw, monkeypatch):
+    given, found = [], []
+
+    def spy(*data, law, **options):
+        given.append(law)
+        look = explain_away(*data, law=law, **options)
+        found.append(look.law)
+        return look
+
+    monkeypatch.setattr(broad, "explain_away", spy)
+    model(draw.moments, 50.0)
+    assert len(found) == 2 and given[0] is None and given[1] is found[0]
+
+
+def test_single_precision_is_hardly_less_precise(model, draw):
+    """Features are rounded, but not what weights are made from."""
+    single, double = (network(draw.moments, 50.0) for network in (model, copy.deepcopy(model).double()))
+    for a, b in zip(single, double):
+        torch.testing.assert_close(a, b, rtol=2e-5, atol=1e-6)
+
+
 def estimates_of(draw, *networks):
     """What each of them thinks before every look and at the end."""
     data = describe(draw.moments, 50.0, Kinds())
@@ -410,13 +489,19 @@ def test_a_network_grows_without_forgetting(model, draw):
     for other in (BroadL2G(3, width=16, n_looks=1), BroadL2G(2, width=16, n_looks=0)):
         with pytest.raises(ValueError, match="smaller: a network with as many rounds before its first look"):
             larger.grow_from(other)
-    blind = BroadL2G(3, width=16, n_looks=2, weighs=False).eval()
-    larger.grow_from(blind)
-    ours, theirs = estimates_of(draw, larger, blind)
-    assert all(torch.equal(a, b) for a, b in zip(ours[0], theirs[0]))  # before any look
+    blind = BroadL2G(3, width=16, n_looks=2, weighs=False, fits=False).eval()
+    seeing = BroadL2G(5, width=16, n_looks=4, fits=False).eval()
+    seeing.grow_from(blind)
+    ours, theirs = estimates_of(draw, seeing, blind)
+    for a, b in zip(ours[0], theirs[0]):  # before any look
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=0)
     for (log_p, weight), (other_p, other_weight) in zip(ours, theirs):
-        assert (log_p - other_p).abs().max() < 0.1 and (weight / other_weight).log().abs().median() < 0.3
-    assert not larger.looks[0].weight[:, -N_WEIGHED:].any() and larger.looks[0].weight[:, :-N_WEIGHED].any()
+        assert (log_p - other_p).abs().max() < 0.1 and (weight / other_weight).log().abs().median() < 1
+    assert not seeing.looks[0].weight[:, -N_WEIGHED:].any() and seeing.looks[0].weight[:, :-N_WEIGHED].any()
+    larger.grow_from(seeing)
+    torch.testing.assert_close(larger(draw.moments, 50.0), seeing(draw.moments, 50.0), rtol=0.3, atol=0.05)
+    for new, old in zip(larger.looks, seeing.looks):
+        assert torch.equal(new.weight[:, :-N_FITTED], old.weight) and not new.weight[:, -N_FITTED:].any()
     before = {name: x.clone() for name, x in model.state_dict().items()}
     model.grow_from(model)
     assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
@@ -471,7 +556,7 @@ def test_loss_by_hand(model, draw):
         for log_p, weight in model._estimates(pairs, nodes, all_pairs(M))
     )
     expected = last + EARLIER * sum(earlier)
-    torch.testing.assert_close(model.loss(prepared, w), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(model.loss(prepared, w), expected.float(), rtol=1e-4, atol=1e-4)
 
 
 def graph_error(log_p, weight, w):

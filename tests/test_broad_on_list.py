@@ -52,7 +52,7 @@ def test_features_on_all_pairs_are_those_of_the_dense_network(X, signed, self_lo
     S = torch.from_numpy(X.T @ X / N)[None]
     truth, truth_nodes = describe(S, torch.tensor([float(N)]), Kinds(signed, self_loops))
     assert pairs.shape == truth.shape and nodes.shape == truth_nodes.shape
-    assert pairs.dtype == nodes.dtype == torch.float32
+    assert pairs.dtype == nodes.dtype == torch.float64
     known = [17, 18, 19, 20, 21, 22, 23, 26, 27]  # correlations, numbers of signals and pairs, kinds, y
     torch.testing.assert_close(pairs[:, known], truth[:, known], rtol=1e-5, atol=1e-5)
     edge = truth[0, 3] > 0.3  # by the leverage of its difference atom, whose features are the first seven

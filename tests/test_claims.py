@@ -656,7 +656,7 @@ BARS = [
     ),
     single("series-sure", "15_targets", ">=", 0.9, table="series", metric="true of the sure", model=LEARNER),
     single(
-        "size-pays", "15_targets", "<", of_rows(min, family=lambda name: "x64" in name), table="sizes",
+        "size-pays", "15_targets", "<", of_rows(min, family=lambda name: name != "broad"), table="sizes",
         metric=["log-loss", "log GMSE"], family="broad",
     ),
     single(

@@ -143,17 +143,33 @@ def test_errors_of_the_posterior_mean_are_stored_and_compared(few_nodes):
     assert not exactness.compare_weights(write=True)
     assert exactness.compare_weights()
     stored = pd.read_csv(file)
-    assert stored.columns.tolist() == ["spread", "graph", "gmse", "chance"] and len(stored) == 6
+    assert stored.columns.tolist() == ["told", "spread", "graph", "gmse", "chance"] and len(stored) == 12
     assert (stored.chance < 0.2 * stored.gmse).mean() > 0.5
-    rows = pd.DataFrame(exactness.weight_rows()).set_index("family").value
-    assert rows["log-sd 0.5"] == pytest.approx(stored[stored.spread == 0.5].gmse.mean())
-    stored.gmse *= 1.2
+    rows = pd.DataFrame(exactness.weight_rows()).set_index(["model", "family"]).value
+    for told, model in ((True, exactness.TOLD), (False, exactness.TOLD_LESS)):
+        chosen = stored[(stored.spread == 0.5) & (stored.told == told)]
+        assert rows[model, "log-sd 0.5"] == pytest.approx(chosen.gmse.mean())
+    stored.loc[stored.told, "gmse"] *= 1.2
     stored.to_csv(file, index=False)
     assert not exactness.compare_weights()
 
 
+def test_what_the_posterior_mean_is_told(few_nodes, monkeypatch):
+    asked = []
+
+    def spy(law, moments, n_signals, start, *, spreads, **options):
+        asked.append((law.a, law.b, law.spread, spreads is None))
+        return np.ones((2, law.n_pairs))
+
+    monkeypatch.setattr(exactness, "mean_weights", spy)
+    found = exactness.compute_weights()
+    assert found.told.tolist() == [*[True] * 3, *[False] * 3] * 2
+    assert asked[::3] == [(100, 900, 0.05, True), (1, 1, 0.05, False), (100, 900, 0.5, True), (1, 1, 0.5, False)]
+    assert found.graph.tolist() == [0, 1, 2] * 4 and found.spread.tolist() == [*[0.0] * 6, *[0.5] * 6]
+
+
 def test_the_posterior_mean_is_better_than_maximum_likelihood(few_nodes):
     found = exactness.compute_weights()
-    for spread, rows in found.groupby("spread"):
+    for (_, spread), rows in found.groupby(["told", "spread"]):
         w, case = exactness.stress.spread_case(3, spread)
         assert rows.gmse.mean() < metrics.gmse(exactness.stress.likely_weights(case), w).mean()

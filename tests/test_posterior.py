@@ -12,6 +12,7 @@ from helpers.beyond.posterior import (
     State,
     Target,
     all_supports,
+    draw_spread,
     draw_state,
     enumerate_supports,
     find_modes,
@@ -304,3 +305,32 @@ def test_mean_weights_are_those_of_all_supports():
     np.testing.assert_allclose(found[0], found[1], rtol=0.1, atol=0.03)
     again = mean_weights(law, S, 30.0, np.ones(3), n_sweeps=20_000, seed=1)
     np.testing.assert_array_equal(found, again)
+    other = Law(3, sigma2=0.2, spread=3.0)  # but there is one value only that it may have
+    one = mean_weights(other, S, 30.0, np.ones(3), n_sweeps=20_000, spreads=np.array([law.spread]), seed=2)
+    np.testing.assert_allclose(one.mean(0), expected, rtol=0.05, atol=0.02)
+
+
+def test_the_first_sweeps_do_not_count(monkeypatch):
+    """A chain whose weight is its number of strides so far: those before the first that counts leave no trace."""
+    strides = []
+
+    def walk(law, S, n_signals, state, n_sweeps, n_batches, rng):
+        strides.append(n_sweeps)
+        state.signs[:] = 1
+        state.x[:] = np.log(len(strides))
+
+    monkeypatch.setattr(posterior, "walk", walk)
+    found = mean_weights(Law(3), np.eye(3), 30.0, np.ones(3), n_sweeps=80, stride=4, seed=0)
+    assert strides == [4] * 2 * (5 + 20)
+    np.testing.assert_allclose(found[0], np.mean(range(6, 26)))
+
+
+def test_a_spread_is_drawn_as_often_as_it_is_probable():
+    """Given 3 of 5 weights, whose logarithms are normal around the unit; the others are absent and say nothing."""
+    spreads = np.array([0.3, 0.6, 1.5])
+    state = State(np.array([1, 0, 1, 0, -1]), np.array([0.2, 9.0, -0.5, -9.0, 1.0]), np.array([0.1]))
+    likelihood = np.prod([stats.norm.pdf(x, 0.1, spreads) for x in (0.2, -0.5, 1.0)], axis=0)
+    rng = np.random.default_rng(0)
+    drawn = [draw_spread(state, spreads, rng) for _ in range(4000)]
+    shares = [np.mean(np.equal(drawn, s)) for s in spreads]
+    np.testing.assert_allclose(shares, likelihood / likelihood.sum(), atol=0.03)

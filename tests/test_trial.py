@@ -137,14 +137,11 @@ def test_estimates_equal_python(functions, name, kind):
     np.testing.assert_allclose(found[:2], torch.stack(expected[:2]), atol=TOLERANCE)
     size = TOLERANCE * expected.expected.abs().max().item()
     np.testing.assert_allclose((found[0] - found[1]) * found[2], expected.expected, rtol=TOLERANCE, atol=size)
-    least = (
-        0.5 if name == "200 nodes" else 0.05
-    )  # in single precision, of one improbable pair there, 3 digits are right
-    likely = (expected.positive + expected.negative).numpy() > least
+    likely = (expected.positive + expected.negative).numpy() > 0.05
     np.testing.assert_allclose(found[2][likely], expected.weight[likely], rtol=TOLERANCE)
-    # where 1/y - 1/r cancels, in pairs that are no edges, single precision shows: the page computes in double precision
+    # the page computes in double precision, Python's network in single precision
     filled = fill_missing_direction(torch.from_numpy(S)[None], torch.tensor([counts[0, 0] - 1.0]))
-    pairs, nodes = describe(filled, counts[0, 0] - 1, Kinds(**KINDS[kind]), torch.float64)
+    pairs, nodes = describe(filled, counts[0, 0] - 1, Kinds(**KINDS[kind]))
     with torch.no_grad():
         precise = copy.deepcopy(BROAD).double()._decide(pairs, nodes, all_pairs(len(S)))
     np.testing.assert_allclose(found[:2], torch.cat(precise[:2]), atol=PRECISE)

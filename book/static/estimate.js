@@ -7,7 +7,7 @@ const FASTEST = 1e3; // factor by which a weight may grow in one update
 const ZERO = 1e-9; // of the largest eigenvalue: what is smaller is zero
 const FILLED = 1e4; // of the largest eigenvalue
 const LEAST = 1e-3; // leverage of an improbable pair, times m: there is always a way from node to node
-const N_TOLD = 15; // features of a pair from an estimate of all others
+const N_TOLD = 18; // features of a pair from an estimate of all others
 const SPREADS = [0.05, 3]; // least and largest standard deviation of log-weights that evidence is weighed with
 const N_NEWTON = 6; // steps to where the integrand of the evidence is largest
 // Gauss and Hermite: the integral of exp(-t^2) f(t) is about the sum of weights times f at the nodes
@@ -292,7 +292,7 @@ function probabilities(logit) {
 
 // Weights (E,): the most likely ones, drawn towards their mean, in the scale of the data, and corrected. After a look, they
 // may give way to those that are expected if all others are as they are thought to be.
-function weigh(layers, h, { positive, negative }, { w, y, nodes }, { alone, weighed }) {
+function weigh(layers, h, { positive, negative }, { w, y, nodes }, { alone, weighed, law }) {
   const E = positive.length;
   const p = positive.map((x, e) => x + negative[e]);
   const ofSign = (weights, e) => {
@@ -300,10 +300,8 @@ function weigh(layers, h, { positive, negative }, { w, y, nodes }, { alone, weig
     return Math.log(Math.max(share * weights.difference[e] + (1 - share) * weights.sum[e], 1e-9));
   };
   const logarithm = p.map((_, e) => ofSign(w, e));
-  const all = Math.max(total(p), 1e-6);
-  const middle = total(p.map((x, e) => x * logarithm[e])) / all;
+  const [middle, spread] = law ?? meanAndSpread(p, logarithm);
   const ratio = logarithm.map((x) => x - middle);
-  const spread = Math.sqrt(total(p.map((x, e) => x * ratio[e] ** 2)) / all + 1e-6);
   // what the ground leaves of the leverage to the pairs; sums without an edge share the common mode with it
   let rank = 0;
   for (let k = 7; k < nodes.length; k += 8) rank += nodes[k];
@@ -337,11 +335,15 @@ function weigh(layers, h, { positive, negative }, { w, y, nodes }, { alone, weig
   });
 }
 
-// Log-evidence for an atom of unknown weight d, and the posterior mean of d, where the likelihood ratio is
-// (1 + d r)^(n/2) exp(-n/2 d y) and log d is normal. See `weigh_evidence` in broad.py.
-function weighEvidence(r, y, n, mean, spread) {
-  const half = n / 2;
-  const precision = spread ** -2;
+// Mean and standard deviation of x (E,), of which each value counts p (E,).
+function meanAndSpread(p, x) {
+  const all = Math.max(total(p), 1e-6);
+  const middle = total(p.map((share, e) => share * x[e])) / all;
+  return [middle, Math.sqrt(total(p.map((share, e) => share * (x[e] - middle) ** 2)) / all + 1e-6)];
+}
+
+// The x = log d where likelihood ratio times prior is largest, and minus the second derivative of its logarithm.
+function mostProbable(r, y, half, mean, precision) {
   const sharpness = half * Math.max(1 - y / r, 0) ** 2;
   const best = Math.log(Math.max(1 / y - 1 / r, 1e-12));
   const at = (x) => {
@@ -354,7 +356,30 @@ function weighEvidence(r, y, n, mean, spread) {
     const { leverage, seen, curvature } = at(x);
     x += clamp((half * (leverage - seen) - precision * (x - mean)) / curvature, -1, 1);
   }
-  const width = Math.sqrt(2 / at(x).curvature);
+  return { x, curvature: at(x).curvature };
+}
+
+// A likelier mean and standard deviation of log-weights: one step of expectation and maximisation from [mean, spread];
+// q, r and y, each (2 E,), are the probabilities of edges, their resistances without them, and what they see.
+function fitLaw(q, r, y, nPair, [mean, spread]) {
+  const x = new Float64Array(q.length);
+  const variance = x.map((_, k) => {
+    const found = mostProbable(r[k], y[k], nPair[k % nPair.length] / 2, mean, spread ** -2);
+    x[k] = found.x;
+    return 1 / found.curvature;
+  });
+  const [middle, between] = meanAndSpread(q, x);
+  const [within] = meanAndSpread(q, variance);
+  return [middle, clamp(Math.sqrt(within + between ** 2), ...SPREADS)];
+}
+
+// Log-evidence for an atom of unknown weight d, and the posterior mean of d, where the likelihood ratio is
+// (1 + d r)^(n/2) exp(-n/2 d y) and log d is normal. See `weigh_evidence` in broad.py.
+function weighEvidence(r, y, n, mean, spread) {
+  const half = n / 2;
+  const precision = spread ** -2;
+  const { x, curvature } = mostProbable(r, y, half, mean, precision);
+  const width = Math.sqrt(2 / curvature);
   const d = NODES.map((t) => Math.exp(x + width * t));
   const values = NODES.map((t, k) => {
     const prior = (precision * (x + width * t - mean) ** 2) / 2;
@@ -369,23 +394,27 @@ function weighEvidence(r, y, n, mean, spread) {
   };
 }
 
-// What an estimate of all other pairs leaves unexplained of each pair: features told (E, 15), the likeliest weights of a
-// pair's two atoms given the others and the expected ones, and the ground after one update of the likelihood. See
-// `explain_away` in broad.py.
-function explainAway(found, { y, nPair }, ground, m, pairs, kinds) {
+// What an estimate of all other pairs leaves unexplained of each pair: features told (E, 18), the likeliest weights of a
+// pair's two atoms given the others and the expected ones, the ground after one update of the likelihood, and the law of
+// log-weights that was fitted. See `explain_away` in broad.py.
+function explainAway(found, { y, nPair }, { ground, law }, m, pairs, kinds) {
   const { positive, negative, logit, weight } = found;
   const E = weight.length;
   const p = positive.map((x, e) => x + negative[e]);
-  const all = Math.max(total(p), 1e-6);
-  const middle = total(p.map((x, e) => x * Math.log(weight[e]))) / all;
-  const spread = clamp(Math.sqrt(total(p.map((x, e) => x * (Math.log(weight[e]) - middle) ** 2)) / all), ...SPREADS);
-  const typical = Math.exp(middle);
   const usual = { difference: (total(positive) + 0.5) / (E + 1.5), sum: (total(negative) + 0.5) / (E + 1.5) };
   const none = 1 - usual.difference - usual.sum;
   const expected = (share, seen) => share.map((x, e) => Math.max(x * weight[e], LEAST / (m * seen[e])));
   const w = { difference: expected(positive, y.difference), sum: new Float64Array(E), ground };
   if (kinds.signed) w.sum = expected(negative, y.sum);
   const r = resistances(w, m, pairs, !kinds.signed && !kinds.selfLoops);
+  const withoutIt = (kind) => r[kind].map((x, e) => x / (1 - Math.min(w[kind][e] * x, 1 - 1e-6)));
+  const apart = { difference: withoutIt("difference"), sum: withoutIt("sum") };
+  const both = (a, b) => Float64Array.from({ length: 2 * E }, (_, k) => (k < E ? a[k] : b[k - E]));
+  const [first, wide] = law ?? meanAndSpread(p, weight.map(Math.log));
+  const pooled = [both(positive, negative), both(apart.difference, apart.sum), both(y.difference, y.sum)];
+  const [middle, spread] = fitLaw(...pooled, nPair, [first, clamp(wide, ...SPREADS)]);
+  const typical = Math.exp(middle);
+  const ofGraph = [Math.log(spread) / 2, Math.log(usual.difference / none) / 3, Math.log(usual.sum / none) / 3];
   const ratio = (x) => clamp(Math.log(x / typical), -6, 6) / 3;
   const told = new Float64Array(N_TOLD * E);
   const alone = { difference: new Float64Array(E), sum: new Float64Array(E) };
@@ -395,7 +424,7 @@ function explainAway(found, { y, nPair }, ground, m, pairs, kinds) {
     const to = N_TOLD * e;
     ["difference", "sum"].forEach((kind, k) => {
       const seen = y[kind][e];
-      const without = r[kind][e] / (1 - Math.min(w[kind][e] * r[kind][e], 1 - 1e-6));
+      const without = apart[kind][e];
       const q = clamp(Math.log(Math.max(without / seen, 1e-30)), -5, 30);
       const best = Math.max(1 / seen - 1 / without, 1e-12);
       const score = Math.sign(q) * Math.sqrt(n * Math.max(Math.exp(-q) - 1 + q, 0));
@@ -409,9 +438,10 @@ function explainAway(found, { y, nPair }, ground, m, pairs, kinds) {
       told.set([clamp(Math.log(usual[kind] / none) + evidence, -12, 12) / 3, ratio(likely)], to + 11 + 2 * k);
     });
     told.set([clamp(logit[2 * e], -12, 12) / 3, clamp(logit[2 * e + 1], -12, 12) / 3, ratio(weight[e])], to + 8);
+    told.set(ofGraph, to + 15);
   }
   const updated = ground.map((c, k) => c * Math.min(r.ground[k] / y.ground[k], FASTEST));
-  return { told, alone, weighed, ground: updated };
+  return { told, alone, weighed, ground: updated, law: [middle, spread] };
 }
 
 // {positive, negative, weight}, each (E,), from second moments S (m, m) of n signals, a number or (m, m).
@@ -423,7 +453,7 @@ function estimate(S, n, network, kinds, report = () => {}) {
   const known = describe(filled, n, m, pairs, kinds, network.nUpdates, (share) => report(0.4 * share));
   const atNodes = linear(network.nodes, known.nodes);
   const h = linear(network.embed, known.x);
-  let look = { alone: known.w, weighed: null, ground: known.w.ground };
+  let look = { alone: known.w, weighed: null, ground: known.w.ground, law: null };
   const judge = () => {
     const logit = perceptron(network.edge, h);
     if (!kinds.signed) for (let e = 1; e < logit.length; e += 2) logit[e] = -30;
@@ -433,7 +463,7 @@ function estimate(S, n, network, kinds, report = () => {}) {
   const nPlain = network.rounds.length - network.looks.length;
   network.rounds.forEach((round, k) => {
     if (k >= nPlain) {
-      look = explainAway(judge(), known, look.ground, m, pairs, kinds);
+      look = explainAway(judge(), known, look, m, pairs, kinds);
       const change = linear(network.looks[k - nPlain], look.told);
       for (let c = 0; c < h.length; c++) h[c] += change[c];
     }

@@ -33,8 +33,9 @@ N_PAIR_FEATURES = 24
 N_NODE_FEATURES = 8
 N_PAIR_ROWS = N_PAIR_FEATURES + 6  # features, and what estimates are made from: see `describe`
 N_NODE_ROWS = N_NODE_FEATURES + 3
-N_AFTERTHOUGHTS = 15  # features of a pair from an estimate of all others, see `explain_away`;
-N_WEIGHED = 4  # the last of them come from `weigh_evidence`
+N_AFTERTHOUGHTS = 18  # features of a pair from an estimate of all others, see `explain_away`;
+N_WEIGHED = 4  # of them come from `weigh_evidence`,
+N_FITTED = 3  # and the last from the law of weights of the graph
 NODES, NODE_WEIGHTS = hermgauss(7)  # of integrals over a normal law
 N_NEWTON = 6  # steps to where such an integrand is largest
 SPREADS = (0.05, 3.0)  # least and largest standard deviation of log-weights that evidence is weighed with
@@ -102,13 +103,14 @@ class BroadL2G(nn.Module):
     n_looks : how many of the rounds, the last ones, begin with a look at what the estimate so far explains of each pair
     weighs : whether a look also tells how probable the pair is and how heavy, if all others are as they are thought to
         be, see `weigh_evidence`
+    fits : whether for that the law of weights is fitted to the graph, see `fit_law`, and told, too
     """
 
     max_gradient = 1.0
     geometric_error = True  # of the graphs of the law some have a thousand times the error of others
     learns_in_bfloat16 = False  # multiplies matrices in it while it is trained: faster, if the processor knows it
 
-    def __init__(self, n_rounds=7, *, width=96, n_looks=4, weighs=True):
+    def __init__(self, n_rounds=7, *, width=96, n_looks=4, weighs=True, fits=True):
         super().__init__()
         if not 0 <= n_looks < n_rounds:
             raise ValueError(f"n_looks={n_looks}: a number between 0 and n_rounds - 1 = {n_rounds - 1} is needed")
@@ -116,7 +118,10 @@ class BroadL2G(nn.Module):
         self.embed = nn.Linear(N_PAIR_FEATURES, width)
         self.nodes = nn.Linear(N_NODE_FEATURES, width)
         self.rounds = nn.ModuleList(Round(width) for _ in range(n_rounds))
-        self.n_told = N_AFTERTHOUGHTS - (0 if weighs else N_WEIGHED)
+        if fits and not weighs:
+            raise ValueError("fits=True: a law of weights is for evidence to be weighed with, take weighs=True")
+        self.fits = fits
+        self.n_told = N_AFTERTHOUGHTS - (0 if weighs else N_WEIGHED) - (0 if fits else N_FITTED)
         self.looks = nn.ModuleList(nn.Linear(self.n_told, width) for _ in range(n_looks))
         self.edge = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
         self.size = nn.Sequential(nn.Linear(width + 5, width), nn.ReLU(), nn.Linear(width, 3 + weighs))
@@ -166,7 +171,7 @@ class BroadL2G(nn.Module):
         """The features of every graph, computed once: (n, N_PAIR_ROWS * E + N_NODE_ROWS * m) float32."""
         signed, loops = (getattr(observations, name, True) for name in ("signed", "self_loops"))
         pairs, nodes = describe(observations.moments, observations.n_signals, Kinds(signed, loops))
-        return torch.cat([pairs.flatten(1), nodes.flatten(1)], 1)
+        return torch.cat([pairs.flatten(1), nodes.flatten(1)], 1).float()
 
     def loss(self, prepared, w, generator=None):
         """Mean log GMSE of the expected weights where there are edges, and cross-entropy per node of their signs.
@@ -257,21 +262,23 @@ class BroadL2G(nn.Module):
         `explain` are the resistances of all atoms, given their weights, as `atoms.resistances` has them.
         """
         x, given = pairs.permute(2, 0, 1).split([N_PAIR_FEATURES, N_PAIR_ROWS - N_PAIR_FEATURES], -1)
+        x = x.to(self.embed.weight.dtype)  # features only: digits cancel in what weights are made from
         nodes = nodes.permute(2, 0, 1)
         signed, loops = (x[0, :, k] > 0 for k in (-2, -1))
         left, ground, y_ground = nodes[..., N_NODE_FEATURES - 1 : -1].unbind(-1)
         known = Known(*given.unbind(-1), y_ground, left, signed, (~signed & ~loops).to(x))
-        at_nodes = self.nodes(nodes[..., :N_NODE_FEATURES])
-        count = sum_at_nodes(known.s, edges, len(nodes))
+        at_nodes = self.nodes(nodes[..., :N_NODE_FEATURES].to(x))
+        s = known.s.to(x)
+        count = sum_at_nodes(s, edges, len(nodes))
         h = in_parts(self.embed, x).to(x)
-        look = Look(None, (known.difference, known.sum), None, ground)
+        look = Look(None, (known.difference, known.sum), None, ground, None)
         found = []
         for k, message_round in enumerate(self.rounds, len(self.looks) - len(self.rounds)):
             if k >= 0:
                 found.append(self._judge(h, known, look))
-                look = explain_away(*found[-1], known, look.ground, explain)
+                look = explain_away(*found[-1], known, look.ground, explain, fits=self.fits, law=look.law)
                 h = h + in_parts(self.looks[k], look.told[..., : self.n_told])
-            h = message_round(h, at_nodes, known.s, count, edges)
+            h = message_round(h, at_nodes, s, count, edges)
         return [*found, self._judge(h, known, look)]
 
     def _judge(self, h, known, look):
@@ -294,10 +301,8 @@ class BroadL2G(nn.Module):
             return (share * a + (1 - share) * b).clamp_min(1e-9).log()
 
         logarithm = of_sign(known.difference, known.sum)
-        total = p.sum(0).clamp_min(1e-6)
-        mean = (p * logarithm).sum(0) / total
+        mean, spread = (x.to(logarithm) for x in look.law or mean_and_spread(p, logarithm))
         ratio = logarithm - mean
-        spread = ((p * ratio.square()).sum(0) / total + 1e-6).sqrt()
         # what the ground leaves of the leverage to the pairs; sums without an edge share the common mode with it
         rank = (known.left.sum(0) - ((1 - negative) * known.sum * known.y_sum).sum(0)).clamp_min(0.1)
 
@@ -309,7 +314,7 @@ class BroadL2G(nn.Module):
 
         told = [ratio / 3, ratio / (spread + 0.1) / 3, spread.log() / 3, scale(logarithm.exp())]
         told.append((of_sign(*look.alone) - mean) / 3)
-        told = torch.stack([x.clamp(-5, 5).expand_as(ratio) for x in told], -1)
+        told = torch.stack([x.clamp(-5, 5).expand_as(ratio) for x in told], -1).to(h)
         pull, add, trust, *give = in_parts(lambda *x: self.size(torch.cat(x, -1)), h, told).to(h).unbind(-1)
         logarithm = (mean + ratio * torch.sigmoid(3 - pull)).clamp(-25, 25)
         # where weights are equal the scale is known best from all of them, where one is heavy from itself alone
@@ -337,37 +342,41 @@ class Look(NamedTuple):
     alone: tuple  # the likeliest weights of a pair's two atoms,
     weighed: tuple | None  # and weights on the way to the expected ones
     ground: torch.Tensor  # after one update of the likelihood
+    law: tuple | None  # mean and standard deviation of log-weights, (B,), if they were fitted
 
 
 @torch.no_grad()
-def explain_away(log_p, weight, known, ground, explain=resistances):
+def explain_away(log_p, weight, known, ground, explain=resistances, *, fits=True, law=None):
     """What an estimate of all other pairs leaves unexplained of each pair: log_p (E, B, 3), weight (E, B) -> Look.
 
     Let K be made of the expected weights, w for an atom u. Without it, u has the resistance r = c / (1 - w c) where
     c = u'K^-1 u, and with another weight d the log-likelihood of N signals is N/2 (log(1 + d r) - d y) above that
     without it, most so for d = 1/y - 1/r. The mean of that likelihood ratio over a law of d is the evidence for the
-    pair. The law is lognormal, with the mean and the spread of the log-weights of the estimate; how many edges the
-    estimate has tells how probable one is without the evidence. From the weight that was estimated to the expected one
-    a pair goes as far as its leverage d u'K^-1 u, in logarithms. If all went the whole way at once, neighbouring pairs
-    would explain the same thing twice; steps of that length, such as those of w <- w r / y, can be taken together.
+    pair. The law is lognormal, with the mean and the spread of the log-weights of the estimate; if the network `fits`
+    it, it is one step of expectation and maximisation away from these, or from the `law` of the look before. How many
+    edges the estimate has tells how probable one is without the evidence. From the weight that was estimated to the
+    expected one a pair goes as far as its leverage d u'K^-1 u, in logarithms. If all went the whole way at once,
+    neighbouring pairs would explain the same thing twice; steps of that length, such as those of w <- w r / y, can be
+    taken together.
 
     The features: for differences and for sums the gain of the likeliest d, as a standard score, of the weight that was
     estimated and of a typical one, and the likeliest d; the estimate itself; then, as in the estimate, the logits of
-    both signs by the evidence, and for both the expected d.
+    both signs by the evidence, and for both the expected d; the spread, and the logits of both signs without evidence.
     """
     m = len(ground)
     _, positive, negative = log_p.double().exp().unbind(-1)
     weight = weight.double()
     n = known.n_signals.double()
-    p = positive + negative
-    total = p.sum(0).clamp_min(1e-6)
-    mean = (p * weight.log()).sum(0) / total
-    spread = ((p * (weight.log() - mean).square()).sum(0) / total).sqrt().clamp(*SPREADS)
-    typical = mean.exp()
+    mean, spread = law or mean_and_spread(positive + negative, weight.log())
+    spread = spread.clamp(*SPREADS)
     sees = known.y_difference.double(), known.y_sum.double()
     expected = [torch.maximum(q * weight, LEAST / (m * y)) for q, y in zip((positive, negative), sees)]
     expected[1] = expected[1] * known.signed
     r = explain(Atoms(*(x.T for x in (*expected, ground.double()))), known.constant[:, None].double())
+    apart = [x.T / (1 - (w * x.T).clamp_max(1 - 1e-6)) for w, x in zip(expected, r)]
+    if fits:
+        mean, spread = law = fit_law((positive, negative), apart, sees, n, mean, spread)
+    typical = mean.exp()
     usual = [(q.sum(0) + 0.5) / (len(q) + 1.5) for q in (positive, negative)]  # probability of each sign
     none = 1 - usual[0] - usual[1]
 
@@ -375,8 +384,7 @@ def explain_away(log_p, weight, known, ground, explain=resistances):
         return torch.stack(weigh_evidence(*x, mean, spread), -1)
 
     told, alone, weighed, logits = [], [], [], []
-    for w, y, resistance, on, q in zip(expected, sees, r, (True, known.signed), usual):
-        without = resistance.T / (1 - (w * resistance.T).clamp_max(1 - 1e-6))
+    for without, y, resistance, on, q in zip(apart, sees, r, (True, known.signed), usual):
         log_ratio = (without / y).clamp_min(1e-30).log().clamp(-5, 30)
         best = (1 / y - 1 / without).clamp_min(1e-12)
         score = log_ratio.sign() * (n * (log_ratio.neg().exp() - 1 + log_ratio).clamp_min(0)).sqrt()
@@ -389,8 +397,38 @@ def explain_away(log_p, weight, known, ground, explain=resistances):
         weighed.append((weight * (likely / weight) ** leverage).to(known.s))
     logit = (log_p[..., 1:] - log_p[..., :1]).clamp(-12, 12) / 3
     told += [logit[..., 0], logit[..., 1], _ratio(weight, typical), *logits]
-    told = torch.stack([x.to(known.s) for x in told], -1)
-    return Look(told, alone, weighed, ground * (r.ground.T / known.y_ground).clamp_max(FASTEST).to(ground))
+    told += [x.expand_as(weight) for x in (spread.log() / 2, *((q / none).log() / 3 for q in usual))]
+    told = torch.stack([x.to(log_p) for x in told], -1)
+    ground = ground * (r.ground.T / known.y_ground).clamp_max(FASTEST).to(ground)
+    return Look(told, alone, weighed, ground, law)
+
+
+def mean_and_spread(p, x):
+    """Mean and standard deviation, each (B,), of x (E, B), of which each value counts p (E, B)."""
+    total = p.sum(0).clamp_min(1e-6)
+    mean = (p * x).sum(0) / total
+    return mean, ((p * (x - mean).square()).sum(0) / total + 1e-6).sqrt()
+
+
+def fit_law(q, r, y, n, mean, spread):
+    """A likelier mean and standard deviation of log-weights, each (B,): one step of expectation and maximisation.
+
+    q, r, y : of differences and of sums, each (E, B): the probability of an edge, its resistance without it, and what
+        it sees
+    n : signals behind each pair, (E, B); mean, spread : (B,), from which the step goes
+
+    The logarithm of a weight, given the data, is taken as normal around its most probable value. Of a pair that shows
+    nothing this is the law as it was, so that the many improbable pairs do not widen it.
+    """
+
+    def expect(r, y, n):
+        x, curvature = most_probable(r, y, n / 2, mean, spread**-2)
+        return torch.stack([x, 1 / curvature], -1)
+
+    x, variance = torch.cat([in_parts(expect, *of_sign, n) for of_sign in zip(r, y)]).unbind(-1)
+    mean, between = mean_and_spread(torch.cat(q), x)
+    within, _ = mean_and_spread(torch.cat(q), variance)
+    return mean, (within + between.square()).sqrt().clamp(*SPREADS)
 
 
 def weigh_evidence(r, y, n, mean, spread):
@@ -402,13 +440,8 @@ def weigh_evidence(r, y, n, mean, spread):
     """
     half = n / 2
     precision = spread**-2
-    sharpness = half * (1 - y / r).clamp_min(0).square()  # curvature of the likelihood where it is largest
-    best = (1 / y - 1 / r).clamp_min(1e-12).log()
-    x = torch.minimum((sharpness * best + precision * mean) / (sharpness + precision), -y.log())
-    for _ in range(N_NEWTON):
-        leverage, seen, curvature = _at(x, r, y, half, precision)
-        x = x + ((half * (leverage - seen) - precision * (x - mean)) / curvature).clamp(-1, 1)
-    width = (2 / _at(x, r, y, half, precision)[2]).sqrt()
+    x, curvature = most_probable(r, y, half, mean, precision)
+    width = (2 / curvature).sqrt()
     values, d = [], []
     for t, weight in zip(NODES.tolist(), NODE_WEIGHTS.tolist()):
         z = x + width * t
@@ -419,6 +452,17 @@ def weigh_evidence(r, y, n, mean, spread):
     whole = values.logsumexp(0)
     posterior_mean = ((values - whole).exp() * torch.stack(d)).sum(0)
     return whole + (width / spread).log() - math.log(2 * math.pi) / 2, posterior_mean
+
+
+def most_probable(r, y, half, mean, precision):
+    """The x = log d where likelihood ratio times prior is largest, and minus the second derivative of its logarithm."""
+    sharpness = half * (1 - y / r).clamp_min(0).square()  # curvature of the likelihood where it is largest
+    best = (1 / y - 1 / r).clamp_min(1e-12).log()
+    x = torch.minimum((sharpness * best + precision * mean) / (sharpness + precision), -y.log())
+    for _ in range(N_NEWTON):
+        leverage, seen, curvature = _at(x, r, y, half, precision)
+        x = x + ((half * (leverage - seen) - precision * (x - mean)) / curvature).clamp(-1, 1)
+    return x, _at(x, r, y, half, precision)[2]
 
 
 def _at(x, r, y, half, precision):
@@ -500,7 +544,7 @@ def fill_missing_direction(S, n_signals):
 
 
 @torch.no_grad()
-def describe(S, n_signals, kinds, dtype=torch.float32):
+def describe(S, n_signals, kinds):
     """Features and weights of pairs and nodes: S (B, m, m) -> (B, N_PAIR_ROWS, E) and (B, N_NODE_ROWS, m).
 
     The rows of a pair: its features; then the most likely weights of its two atoms, what they see, how much the pair
@@ -526,13 +570,12 @@ def describe(S, n_signals, kinds, dtype=torch.float32):
     i, j = edges
     k = K.diagonal(dim1=-2, dim2=-1)
     partial = -to_vector(K) / (k[:, i] * k[:, j]).sqrt()
-    rows = features(y, w, r, k, partial, n_pair, n_node, (signed, loops, constant), unit, edges)
-    return tuple(x.to(dtype) for x in rows)
+    return features(y, w, r, k, partial, n_pair, n_node, (signed, loops, constant), unit, edges)
 
 
 @torch.no_grad()
 def describe_list(y, n_signals, kinds, edges, n_nodes, *, seed=0, progress=False):
-    """The same for a list of pairs: y (E,), (E,) or None, (m,) -> (1, N_PAIR_ROWS, E) and (1, N_NODE_ROWS, m), float32.
+    """The same for a list of pairs: y (E,), (E,) or None, (m,) -> (1, N_PAIR_ROWS, E) and (1, N_NODE_ROWS, m).
 
     There is no inverse of S; the most likely K stands in for it.
     """
@@ -555,7 +598,7 @@ def describe_list(y, n_signals, kinds, edges, n_nodes, *, seed=0, progress=False
     y, w, r = (Atoms(*(x[None] for x in atoms)) for atoms in (y, w, r))
     masks = kinds.masks(y.ground)
     numbers = n.expand(1, edges.shape[1]), n.expand(1, n_nodes)
-    return tuple(x.float() for x in features(y, w, r, k[None], partial[None], *numbers, masks, unit[None], edges))
+    return features(y, w, r, k[None], partial[None], *numbers, masks, unit[None], edges)
 
 
 def features(y, w, r, k, partial, n_pair, n_node, masks, unit, edges):

@@ -40,7 +40,8 @@ LAW = {
     "unsigned": 0.25,  # share learned without sum atoms
     "ungrounded": 0.5,  # share learned without the ground where it is below 1e-3
 }
-SIXTH = LAW | {"noise": 0.6}  # of the course of training before the last one: more measurement noise
+EIGHTH = LAW | {"plain": 0.75}  # of the last course of training: more graphs whose samples have nothing wrong with them
+SIXTH = LAW | {"noise": 0.6}  # of the sixth: more measurement noise
 # of the first four courses: fewer graphs without edges, before that more graphs of very unequal weights, and at first
 # fewer hard cases
 FOURTH = LAW | {"shares": (0.13, 0.17, 0.12, 0.13, 0.12, 0.06, 0.08, 0.04, 0.08, 0.07), "plain": 0.4}

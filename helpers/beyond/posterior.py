@@ -20,7 +20,7 @@ a z, too, which only its prior knows: it integrates to 1, and all supports are a
 over supports and weights by reversible jumps, for graphs that have too many supports. Both give a `Posterior`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
 
@@ -317,12 +317,13 @@ def run_chains(law, moments, n_signals, *, n_sweeps, n_chains=4, n_batches=25, s
     return Posterior(*mean, error, {"r_hat": float(r_hat), "effective": float(effective)})
 
 
-def mean_weights(law, moments, n_signals, start, *, n_sweeps, stride=4, seed):
+def mean_weights(law, moments, n_signals, start, *, n_sweeps, stride=4, spreads=None, seed):
     """The posterior means of positive weights, an absent edge counting as 0, by each of two chains: (2, E).
 
     No estimate has less expected squared error under the law. Many edges of nearly equal weights hardly change their
     unit together, so that the chains start from weights `start` (E,) of the right size: those above a tenth and above a
-    third of their mean. They take n_sweeps / 4 sweeps before they count.
+    third of their mean. They take n_sweeps / 4 sweeps before they count. With `spreads`, values that are equally
+    probable without data, the spread of the law is unknown, and is drawn anew after each `stride` of sweeps.
     """
     S = _check_moments(law, moments)
     total = np.zeros((2, law.n_pairs))
@@ -331,11 +332,22 @@ def mean_weights(law, moments, n_signals, start, *, n_sweeps, stride=4, seed):
         present = start > part * start[start > 0].mean()
         logs = np.log(np.maximum(start, start[present].min()))
         state = State(present.astype(np.int64), logs, logs[present].mean(keepdims=True))
-        walk(law, S, n_signals, state, n_sweeps // 4, 1, rng)
-        for _ in range(n_sweeps // stride):
+        n_strides = n_sweeps // stride
+        for k in range(-(n_strides // 4), n_strides):
             walk(law, S, n_signals, state, stride, 1, rng)
-            mean += state.signs * np.exp(state.x) / (n_sweeps // stride)
+            if spreads is not None:
+                law = replace(law, spread=draw_spread(state, spreads, rng))
+            if k >= 0:
+                mean += state.signs * np.exp(state.x) / n_strides
     return total
+
+
+def draw_spread(state, spreads, rng):
+    """One of the values `spreads` (n,) that the standard deviation of log-weights may have, given the weights."""
+    off = state.x[state.signs != 0] - state.log_unit
+    log_p = -len(off) * np.log(spreads) - np.square(off).sum() / (2 * spreads**2)
+    p = np.exp(log_p - log_p.max())
+    return float(rng.choice(spreads, p=p / p.sum()))
 
 
 class State(NamedTuple):

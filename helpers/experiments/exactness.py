@@ -6,6 +6,8 @@ as well, where it must come to the same; on 10 and 20 nodes there is the chain a
 small the error of weights can be, in data/results/exact_weights.csv. `l2g exact` computes them again.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import torch
@@ -34,6 +36,8 @@ FAR = 5.0  # standard errors by which another computation may differ
 
 WEIGHTS = "exact_weights"
 TOLD = "Posterior mean (told the law)"
+TOLD_LESS = "Posterior mean (neither density nor spread)"
+SPREADS = np.geomspace(0.03, 3, 100)  # of log-weights, if it is not told
 WEIGHT_SWEEPS = 2000  # of each of two chains
 LEAST_SPREAD = 0.05  # stands in for weights that are all equal
 OTHERWISE = 0.05  # share by which the mean error of another computation may differ
@@ -111,26 +115,33 @@ def scores(a, b):
 
 
 def compute_weights(n_graphs=stress.N_SPREAD):
-    """GMSE of the exact posterior mean on the graphs of `stress.errors_by_spread`: a row per spread and graph.
+    """GMSE of the exact posterior mean on the graphs of `stress.errors_by_spread`: a row per spread and graph, twice.
 
-    The law is told how dense the graphs are and how much their weights differ, but not the unit of the weights.
+    The law is told how dense the graphs are and how much their weights differ, but not the unit of the weights; or
+    neither of them, then any density and any order of magnitude of the spread are equally probable.
     """
     rows = []
     for spread in stress.SPREADS:
         w, case = stress.spread_case(n_graphs, spread)
         start = stress.likely_weights(case).numpy()
         law = Law(stress.N_NODES, a=100.0, b=900.0, spread=max(spread, LEAST_SPREAD))
-        rows += [_least_error(spread, k, law, w[k], case.moments[k].numpy(), start[k]) for k in range(n_graphs)]
+        for told in (True, False):
+            law = law if told else replace(law, a=1.0, b=1.0)
+            rows += [
+                {"told": told, "spread": spread, "graph": k}
+                | _least_error((k, round(10 * spread)), law, told, w[k], case.moments[k].numpy(), start[k])
+                for k in range(n_graphs)
+            ]
     return pd.DataFrame(rows)
 
 
-def _least_error(spread, graph, law, w, moments, start):
-    seed = graph, round(10 * spread)
-    found = mean_weights(law, moments, stress.N_SIGNALS, start, n_sweeps=WEIGHT_SWEEPS, seed=seed)
+def _least_error(seed, law, told, w, moments, start):
+    options = {"n_sweeps": WEIGHT_SWEEPS, "spreads": None if told else SPREADS, "seed": seed}
+    found = mean_weights(law, moments, stress.N_SIGNALS, start, **options)
     chains = torch.from_numpy(found)
     mean = chains.mean(0)
     chance = (chains - mean).square().sum() / 2 / w.square().sum()  # what the chains' finite length adds
-    return {"spread": spread, "graph": graph, "gmse": metrics.gmse(mean, w).item(), "chance": chance.item()}
+    return {"gmse": metrics.gmse(mean, w).item(), "chance": chance.item()}
 
 
 def compare_weights(*, write=False):
@@ -138,8 +149,9 @@ def compare_weights(*, write=False):
     path = paths.RESULTS / f"{WEIGHTS}.csv"
     here = compute_weights()
     if path.exists():
-        there = pd.read_csv(path).groupby("spread").gmse.mean()
-        if np.allclose(there, here.groupby("spread").gmse.mean(), rtol=OTHERWISE, atol=0):
+        there = pd.read_csv(path)
+        means = (frame.groupby(["told", "spread"]).gmse.mean() for frame in (there, here))
+        if np.allclose(*means, rtol=OTHERWISE, atol=0):
             return True
     if write:
         paths.write_atomically(path, here.round(6).to_csv(index=False).encode())
@@ -150,8 +162,8 @@ def weight_rows():
     """Rows of the shipped errors beside those of `stress.errors_by_spread`."""
     stored = pd.read_csv(paths.RESULTS / f"{WEIGHTS}.csv")
     return [
-        tables.mean_row("weights", f"log-sd {spread:g}", "gmse", TOLD, np.array(rows.gmse))
-        for spread, rows in stored.groupby("spread")
+        tables.mean_row("weights", f"log-sd {spread:g}", "gmse", TOLD if told else TOLD_LESS, np.array(rows.gmse))
+        for (told, spread), rows in stored.groupby(["told", "spread"])
     ]
 
 

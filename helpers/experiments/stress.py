@@ -326,7 +326,7 @@ def judge_on_the_broad_law(n=64, n_nodes=30):
 
 def likely_on_atoms(draw):
     """The most likely signed weights (n, E) of atoms of all kinds that a graph may have, as the network sees them."""
-    pairs, nodes = describe(draw.moments, draw.n_signals, Kinds(draw.signed, draw.self_loops), torch.float64)
+    pairs, nodes = describe(draw.moments, draw.n_signals, Kinds(draw.signed, draw.self_loops))
     return (pairs[:, N_PAIR_FEATURES] - pairs[:, N_PAIR_FEATURES + 1]) / nodes[:, -1, :1]
 
 
@@ -346,6 +346,7 @@ SIZES = (
     "broad-7x64-fourth",
     "broad-7x64-fifth",
     "broad-7x96-sixth",
+    "broad-7x96-seventh",
     "broad",
 )
 
