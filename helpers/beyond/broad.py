@@ -114,12 +114,12 @@ class BroadL2G(nn.Module):
         super().__init__()
         if not 0 <= n_looks < n_rounds:
             raise ValueError(f"n_looks={n_looks}: a number between 0 and n_rounds - 1 = {n_rounds - 1} is needed")
+        if fits and not weighs:
+            raise ValueError("fits=True: a law of weights is for evidence to be weighed with, take weighs=True")
         self.width = width
         self.embed = nn.Linear(N_PAIR_FEATURES, width)
         self.nodes = nn.Linear(N_NODE_FEATURES, width)
         self.rounds = nn.ModuleList(Round(width) for _ in range(n_rounds))
-        if fits and not weighs:
-            raise ValueError("fits=True: a law of weights is for evidence to be weighed with, take weighs=True")
         self.fits = fits
         self.n_told = N_AFTERTHOUGHTS - (0 if weighs else N_WEIGHED) - (0 if fits else N_FITTED)
         self.looks = nn.ModuleList(nn.Linear(self.n_told, width) for _ in range(n_looks))
