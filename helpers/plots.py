@@ -8,6 +8,7 @@ import numpy as np
 import seaborn as sns
 import torch
 from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch
 
 from . import paths
 from .engine.pictures import looks_alike
@@ -39,6 +40,8 @@ COLOURS = {  # one colour per method, in every figure
 POSITIVE, NEGATIVE = "#2f5f9e", "#c2410c"  # edges: blue and orange, as in the viewer, differ for colour-blind eyes, too
 NODE = "#222222"  # the colour of neither kind of edge
 DPI = 160  # of the files
+NEAR = 0.01  # from the middle of a node to an edge that passes behind it, as a share of the picture
+MANY_NODES = 1000  # beyond so many, edges stay straight: a picture of them shows no single edge
 
 
 # --- style and files -----------------------------------------------------------------------------------------------
@@ -131,6 +134,7 @@ def heatmaps(graphs, *, vmax=None, boundaries=(), width=2.6, captions=None, mark
 def network(graph, *, axis=None, positions=None, labels=None, seed=0):
     """A `networkx.Graph`: width is weight, and an edge is the fainter the less probable it is.
 
+    An edge that would pass behind a third node is an arc, as it would look like two edges to that node otherwise.
     Positive edges are blue, negative ones orange and dashed; a legend says so if there are negative ones.
 
     positions : {node: (x, y)}; None puts connected nodes close to each other, starting from `seed`
@@ -139,15 +143,27 @@ def network(graph, *, axis=None, positions=None, labels=None, seed=0):
     axis = plt.subplots(figsize=(6, 5))[1] if axis is None else axis
     if positions is None:
         positions = nx.spring_layout(graph, seed=seed, k=1.6 / len(graph) ** 0.5, weight=None)
-    edges = [data for *_, data in graph.edges(data=True)]
+    edges = list(graph.edges(data=True))
     if edges:
-        signed = np.array([data["weight"] for data in edges])
-        weights = np.abs(signed)
-        probabilities = [data.get("probability", 1.0) for data in edges]
-        widths = 0.5 + 2.5 * weights / weights.max()
-        colours = np.where(signed < 0, NEGATIVE, POSITIVE).tolist()
-        looks = {"edge_color": colours, "style": np.where(signed < 0, "--", "-").tolist()}
-        nx.draw_networkx_edges(graph, positions, ax=axis, width=widths, alpha=probabilities, **looks)
+        signed = np.array([data["weight"] for *_, data in edges])
+        widths = 0.5 + 2.5 * np.abs(signed) / np.abs(signed).max()
+        hidden = _pass_behind_nodes(graph, positions)
+        looks = [
+            {
+                "edge_color": NEGATIVE if data["weight"] < 0 else POSITIVE,
+                "style": "--" if data["weight"] < 0 else "-",
+                "alpha": data.get("probability", 1.0),
+                "width": width,
+            }
+            for (*_, data), width in zip(edges, widths)
+        ]
+        straight = [(pair, look) for (*pair, _), look, bent in zip(edges, looks, hidden) if not bent]
+        if straight:
+            columns = {key: [look[key] for _, look in straight] for key in looks[0]}
+            nx.draw_networkx_edges(graph, positions, [pair for pair, _ in straight], ax=axis, **columns)
+        for (u, v, _), look, bent in zip(edges, looks, hidden):
+            if bent:
+                axis.add_patch(_arc(positions[u], positions[v], **look))
         if (signed < 0).any():
             kinds = (("positive weight", POSITIVE, "-"), ("negative weight", NEGATIVE, "--"))
             handles = [Line2D([], [], color=colour, ls=dashes, label=text) for text, colour, dashes in kinds]
@@ -159,6 +175,29 @@ def network(graph, *, axis=None, positions=None, labels=None, seed=0):
     axis.margins(0.08)
     axis.axis("off")
     return axis.figure
+
+
+def _pass_behind_nodes(graph, positions):
+    """Which edges, drawn straight, would pass behind a node that is no end of theirs: a list of bool."""
+    if len(graph) > MANY_NODES:
+        return [False] * graph.number_of_edges()
+    places = np.array([positions[node] for node in graph], float)
+    places = dict(zip(graph, places / np.maximum(np.ptp(places, axis=0), 1e-9)))
+    found = []
+    for u, v in graph.edges:
+        others = np.array([place for node, place in places.items() if node not in (u, v)]).reshape(-1, 2) - places[u]
+        along = places[v] - places[u]
+        length = max(np.hypot(*along), 1e-9)
+        part = others @ along / length**2
+        away = np.abs(others @ (along[1], -along[0])) / length
+        found.append(bool(((part > 0) & (part < 1) & (away < NEAR)).any()))
+    return found
+
+
+def _arc(start, end, edge_color, style, alpha, width):
+    look = {"color": edge_color, "linestyle": style, "alpha": alpha, "linewidth": width, "zorder": 1}
+    bend = {"arrowstyle": "-", "connectionstyle": "arc3,rad=0.2", "shrinkA": 0, "shrinkB": 0}
+    return FancyArrowPatch(start, end, **bend, **look)
 
 
 def calibration(curves, *, width=4.2):

@@ -99,12 +99,13 @@ def drawn_agreement():
 DRAWN = {name[6:]: draw for name, draw in list(globals().items()) if name.startswith("drawn_")}
 
 
-def test_a_panel_names_its_measure_where_it_is_another():
+def test_each_panel_has_a_letter_and_names_its_measure():
     frame = pd.concat(
         [tidy(a=[0.5]).assign(table=t, metric=m, x=1.0, ci=0.1) for t, m in (("t", "F1"), ("u", "F1"), ("v", "share"))]
     )
     figure = charts.curves(frame, {t: {"xlabel": t, "ticks": (1,)} for t in "tuv"})
-    assert [axis.get_ylabel() for axis in figure.axes] == ["F1", "", "share"]
+    assert [axis.get_ylabel() for axis in figure.axes] == ["F1", "F1", "share"]
+    assert [axis.get_title(loc="left") for axis in figure.axes] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -181,7 +182,7 @@ def test_cost_has_a_gap_where_the_search_changes_and_slopes_from_there_on():
     assert lines[5] == ("slope 1", [1000, 10_000], pytest.approx([0.5, 5]))
     assert set(axis.lines[-1].get_xdata()) == {100}
     texts = [text.get_text() for text in axis.get_legend().texts]
-    assert texts == ["neighbour search", "slope 1", "slope 1.5", "solution"]
+    assert texts == ["neighbour search", "solution", "slope 1", "slope 1.5"]
 
 
 def test_reliability_has_one_line_per_family():
@@ -200,8 +201,11 @@ def test_agreement_shows_signs_that_there_are():
     assert negative.get_offsets().tolist() == [[0.0, 0.0], [0.8, 0.8]]
     (only,) = right.collections
     assert only.get_offsets().tolist() == [[0.0, 0.3], [1.0, 0.2]]
-    assert (left.get_ylabel(), right.get_title()) == ("the network's", "5 nodes")
-    assert [text.get_text() for text in left.figure.legends[0].texts] == ["positive edge", "negative edge"]
+    assert (left.get_ylabel(), right.get_title()) == ("the network's probability", "5 nodes")
+    legend = left.figure.legends[0]
+    assert [text.get_text() for text in legend.texts] == ["positive edge", "negative edge"]
+    colours = [tuple(dots.get_facecolor()[0, :3]) for dots in left.collections]
+    assert [(tuple(line.get_color()), line.get_alpha()) for line in legend.get_lines()] == [(c, None) for c in colours]
 
 
 def test_a_sweep_tells_models_variants_and_references_apart():
@@ -214,6 +218,13 @@ def test_a_sweep_tells_models_variants_and_references_apart():
     assert ours[0].get_mfc() == plots.COLOURS["L2G"]
     assert [text.get_text() for text in figure.legends[0].texts] == ["PDS", "L2G (shuffled ids)", "reference"]
     assert figure.axes[1].containers[0][0].get_ydata().tolist() == [0.75, 0.5, 0.25]
+
+
+def test_lines_of_a_sweep_can_stand_side_by_side():
+    frame = tidy(PDS=[3.0, 2], L2G=[1.0, 1], ADMM=[0.5, 0.2])
+    figure = charts.sweep(frame, "x", {"gmse": {}}, {"PDS": "s-", "L2G": "o-", "ADMM": "v-"}, dodge=1.1)
+    places = [bars[0].get_xdata() for bars in figure.axes[0].containers]
+    assert places == [pytest.approx([x, 2 * x]) for x in (1 / 1.1, 1, 1.1)]
 
 
 def test_variants_of_a_model_differ_in_dashes():

@@ -236,6 +236,29 @@ def test_a_network_has_a_legend_where_weights_are_negative():
     assert plots.network(graph).axes[0].get_legend() is None
 
 
+def test_an_edge_that_would_pass_behind_a_node_is_an_arc(monkeypatch):
+    graph = nx.Graph()
+    graph.add_weighted_edges_from([("a", "b", 1.0), ("b", "c", 1.0), ("a", "c", -4.0), ("a", "d", 1.0)])
+    graph.edges["a", "c"]["probability"] = 0.7
+    positions = {"a": (0, 0), "b": (0, 1), "c": (0.001, 2), "d": (5, 2)}
+    axis = plots.network(graph, positions=positions).axes[0]
+    straight, _ = axis.collections
+    assert len(straight.get_segments()) == 3
+    (arc,) = axis.patches
+    assert (arc.get_linewidth(), arc.get_linestyle(), arc.get_alpha()) == (3.0, "--", 0.7)
+    assert arc.get_edgecolor()[:3] == to_rgb(plots.NEGATIVE)
+    bends = arc.get_path().vertices
+    assert np.ptp(bends[:, 0]) > 0.05 and np.ptp(bends[:, 1]) == pytest.approx(2, abs=0.1)
+    positions["b"] = 0.2, 1
+    assert not plots.network(graph, positions=positions).axes[0].patches
+    positions["b"] = 0, 3  # on the line, but beyond its ends
+    assert [patch.get_linewidth() for patch in plots.network(graph, positions=positions).axes[0].patches] == [
+        pytest.approx(0.5 + 2.5 / 4)
+    ]
+    monkeypatch.setattr(plots, "MANY_NODES", 3)
+    assert not plots.network(graph, positions=positions).axes[0].patches
+
+
 def test_layouts_repeat_and_follow_the_seed():
     graph = nx.Graph()
     graph.add_weighted_edges_from([(0, 1, 1.0), (1, 2, 2.0), (3, 1, 1.0)])

@@ -1,6 +1,7 @@
 """The figures that show tables: one function per type, drawn from tidy frames in the style of `plots`."""
 
 from itertools import product
+from string import ascii_lowercase
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -112,20 +113,22 @@ def limits(ours, trainings, paper, bounds):
     return figure
 
 
-def sweep(frame, x, panels, looks, *, width=4.4, height=4.3, ncols=None):
+def sweep(frame, x, panels, looks, *, width=4.4, height=4.3, ncols=None, dodge=1.0):
     """Curves with 95 % bars over the column `x` of a tidy frame, log x.
 
     panels : {metric: axis settings}, one panel per metric
     looks : {model: format}, one line per model. A variant in brackets has the colour of its model and, unless it is
         "(ours)", open markers; what is no model, a reference, is grey.
+    dodge : factor by which each line is moved to the right of the one before, so that bars do not hide each other
     """
     figure, axes = plt.subplots(1, len(panels), figsize=(width * len(panels), height), squeeze=False)
     for axis, (metric, settings) in zip(axes[0], panels.items()):
-        for model, look in looks.items():
+        for place, (model, look) in enumerate(looks.items()):
             part = frame[(frame.metric == metric) & (frame.model == model)]
+            moved = part[x] * dodge ** (place - (len(looks) - 1) / 2)
             colour = COLOURS.get(model, COLOURS.get(_plain_name(model), REFERENCE))
             face = colour if model in COLOURS or model.endswith("(ours)") else "white"
-            axis.errorbar(part[x], part.value, part.ci, fmt=look, color=colour, mfc=face, ms=5, lw=1.4, label=model)
+            axis.errorbar(moved, part.value, part.ci, fmt=look, color=colour, mfc=face, ms=5, lw=1.4, label=model)
         axis.set(xscale="log", **settings)
         axis.minorticks_off()
         axis.grid(lw=0.4, alpha=0.5)
@@ -193,19 +196,20 @@ def cost(frame, change):
     axis.minorticks_off()
     axis.grid(lw=0.4, alpha=0.5)
     handles, labels = axis.get_legend_handles_labels()
-    axis.legend(dict(zip(labels, handles)).values(), dict.fromkeys(labels), loc="lower right")
+    named = dict(sorted(zip(labels, handles), key=lambda pair: pair[0].startswith("slope")))
+    axis.legend(named.values(), named, loc="lower right")
     return figure
 
 
 def curves(frame, panels, *, width=4.4):
-    """Shares against x, log x: one panel per table, {table: {"xlabel", "ticks"}}, one line with its band per model."""
+    """Shares against x, log x: one panel per table, {table: {"xlabel", "ticks"}}, one line with its band per model.
+
+    Panels have letters, a, b, ..., and each one names its measure.
+    """
     figure, axes = plt.subplots(1, len(panels), figsize=(width * len(panels), 3.4), squeeze=False, sharey=True)
-    shown = None
-    for axis, (table, settings) in zip(axes[0], panels.items()):
-        metric = frame[frame.table == table].metric.iloc[0]
-        if metric != shown:
-            axis.set_ylabel(metric)
-            shown = metric
+    for letter, axis, (table, settings) in zip(ascii_lowercase, axes[0], panels.items()):
+        axis.set_ylabel(frame[frame.table == table].metric.iloc[0])
+        axis.set_title(letter, loc="left", weight="bold")
         for model, line in frame[frame.table == table].groupby("model", sort=False):
             (drawn,) = axis.plot(line.x, line.value, marker="o", ms=4, lw=1.6, label=model)
             axis.fill_between(line.x, line.value - line.ci, line.value + line.ci, color=drawn.get_color(), alpha=0.15)
@@ -284,7 +288,7 @@ def learning_curves(panels, *, window=50):
 def agreement(panels, *, width=2.9):
     """A model's edge probabilities against the exact ones, one panel per law: {title: (exact, model's)}, (..., E, 3).
 
-    A dot is a pair; positive and negative edges have colours of their own.
+    A dot is a pair, or a pair and a sign; positive and negative edges have colours of their own.
     """
     figure, axes = plt.subplots(1, len(panels), figsize=(width * len(panels), width + 0.8), squeeze=False, sharey=True)
     for axis, (title, (exact, ours)) in zip(axes[0], panels.items()):
@@ -297,9 +301,10 @@ def agreement(panels, *, width=2.9):
                     exact[..., kind], ours[..., kind], 7, color=[colour], alpha=0.35, lw=0, label=name, zorder=2
                 )
         axis.set(title=title, xlabel="exact probability", aspect="equal", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
-    axes[0, 0].set_ylabel("the network's")
+    axes[0, 0].set_ylabel("the network's probability")
     labels = {label: h for axis in axes[0] for h, label in zip(*axis.get_legend_handles_labels())}
-    figure.legend(labels.values(), labels, loc="outside lower center", ncols=2)
+    keys = [Line2D([], [], ls="", marker="o", ms=6, color=h.get_facecolor()[0, :3], label=x) for x, h in labels.items()]
+    figure.legend(handles=keys, loc="outside lower center", ncols=2)
     return figure
 
 
