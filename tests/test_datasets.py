@@ -358,6 +358,13 @@ def test_shipped_statistics_are_those_of_the_raw_files(monkeypatch):
     assert datasets.compare() == (FILES, [])
 
 
+@needs_raw
+def test_daily_returns_of_the_raw_files_are_as_many_as_is_said():
+    prices = pd.read_csv(RAW / datasets.PRICES, index_col=0, parse_dates=True)
+    tickers = datasets.sp100().companies.ticker
+    assert len(datasets.log_returns(prices, tickers)) == datasets.N_RETURNS
+
+
 def test_statistics_are_compared_and_replaced(made_up, monkeypatch, tmp_path):
     with pytest.raises(DatasetError, match=r"raw data of S&P 100 or ABIDE are missing: .*L2G_RAW"):
         datasets.compare()

@@ -37,6 +37,7 @@ SECTORS = "sp100/sp100_sectors.csv"
 RECORDINGS = "abide/abide_msdl.npz"
 COMPANIES = "sp100.csv"  # the shipped list of companies
 PERIOD = ("2015-07-07", "2021-12-31")  # of the prices: the 100 tickers are complete
+N_RETURNS = 1635  # daily returns in it, of each company
 YEARS = range(2015, 2022)
 WINDOWS = ("all", "first half", "second half", *map(str, YEARS))
 RENAMED = {"FB": "META"}  # tickers that Yahoo now knows by another name
