@@ -350,6 +350,15 @@ def best_order(t):
 SHARES_OF_MLE = {"log-sd 0": 0.35, "log-sd 0.5": 0.8, "log-sd 1": 0.85, "log-sd 2": 0.6}  # targets of our own
 
 
+def parts_needed(t):
+    """Whether the error of EquivariantL2G is larger without a part of it, per part and number of signals."""
+    errors = t.grid("11_ablations", metric="gmse")
+    errors = errors[sorted(errors, key=lambda case: int(case.split()[-1]))]
+    errors = errors.rename(columns=lambda case: f"{int(case.split()[-1]):,} signals")
+    parts = {"being told N": "without N", "the likelihood": "without likelihood", "messages": "without messages"}
+    return under({name: errors.loc[model] > errors.loc["full model"] for name, model in parts.items()})
+
+
 def sizes(t):
     """Whether GraphLearner's network is better than all before it, per measure."""
     found = t.grid("15_targets", table="sizes", index="family", columns="metric")
