@@ -61,6 +61,14 @@ def test_the_laws_are_those_that_were_published():
     assert list(b.PUBLISHED) == list(b.LAWS)
 
 
+def test_responses_by_hand():
+    """At no variation over the graph, at a quarter of the largest eigenvalue, and there."""
+    x = torch.tensor([0.0, 0.25, 1.0]).double()
+    expected = {"generative": [0, 2, 1], "Tikhonov": [1, 1 / 3.5, 1 / 11], "heat": np.exp([0, -1.25, -5]).tolist()}
+    for kind, response in b.RESPONSES.items():
+        assert response(x).tolist() == pytest.approx(expected[kind]), kind
+
+
 @pytest.mark.parametrize("kind", b.RESPONSES)
 def test_filtered_signals_have_the_covariance_of_their_filter(kind):
     edges = torch.ones(1, 6, dtype=torch.bool)  # the complete graph: eigenvalues 0 and, three times, the largest
