@@ -113,6 +113,15 @@ def test_copies_by_chance_are_counted_among_all_pairs(angle, is_told):
     assert (doubts.of_copies(y, deviations, edges, n, NAMES) is not None) == is_told
 
 
+def test_one_sample_makes_no_copies():
+    """All columns are multiples of each other then, and rounding must not single out some of them."""
+    y, edges, deviations, n = about(X[:1])
+    assert n == 1
+    assert doubts.of_copies(y, deviations, edges, n, NAMES) is None
+    y, edges, deviations, n = about(X[:5, [0, 1, 2, 2]])
+    assert "(2 and 3)" in doubts.of_copies(y, deviations, edges, n, np.arange(4)), "five are enough for exact copies"
+
+
 def test_negative_partial_correlations_are_told_where_the_model_has_none():
     K = np.eye(6) * 2.0
     K[0, 1] = K[1, 0] = 1.0

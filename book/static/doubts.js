@@ -5,7 +5,7 @@
 
 const UNITS = 100; // between the largest and the smallest standard deviation
 const ALIKE = 1e-4; // share of its variance that a copy of another column has for itself
-const ROUNDING = 1e-12; // of such shares: if most are no larger, most columns are copies
+const ROUNDING = 1e-12; // such a share may be nothing else; if most are no larger, most columns are copies
 const MIN_OPPOSED = 5; // negative edges,
 const SHARE_OPPOSED = 0.25; // and of all of them
 const BY_CHANCE = 0.001;
