@@ -59,6 +59,8 @@ def test_the_laws_are_those_that_were_published():
     assert abs(count["ER, p = 0.5"].mean() - 95) < 6
     assert count["geometric, radius 0.32"].mean() < count["geometric, radius 0.5"].mean() < 95
     assert list(b.PUBLISHED) == list(b.LAWS)
+    percent = [100 * share for share in b.PUBLISHED.values()]
+    assert percent == pytest.approx([1.57, 1.90, 0.51, 2.22]), "of the pairs are wrong"
 
 
 def test_responses_by_hand():
