@@ -144,6 +144,7 @@ def test_relaxed_updates():
     torch.testing.assert_close(new[0], w[0] * r[0] / y[0])  # leverage 1
     torch.testing.assert_close(new[1], w[1] * (r[1] / y[1]) ** 1.9)  # leverage 0
     assert torch.equal(relaxed_update(w, y, y, 1.5), w)
+    torch.testing.assert_close(relaxed_update(2 * w[:1], y[:1], r[:1], 1.9), 2 * w[:1] * r[:1] / y[:1])  # by a sketch
 
 
 @pytest.fixture(scope="module", params=KINDS[:3], ids="-".join)

@@ -1,5 +1,7 @@
 """Three kinds of atoms: the sum that they make up, its likelihood against the maximum, and what rounding may not do."""
 
+import math
+
 import pytest
 import torch
 
@@ -105,6 +107,16 @@ def test_maximum_likelihood_is_certified(kinds):
     assert (loss > 1e-3).all() and (bound.gap * rank >= loss - 1e-6).all()
     assert (bound.kkt > 1e-3).all()
     torch.testing.assert_close(bound.primal - bound.dual, bound.gap * rank)
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+def test_the_certificate_is_exact_for_weights_of_another_scale(kinds):
+    """Weights c times the most likely ones lack rank (c - 1 - log c), which is their gap."""
+    S = moments()
+    w = atoms_mle(S, kinds)
+    for factor in (0.5, 2.0):
+        gap = atoms_certificate(Atoms(*(factor * x for x in w)), S, kinds).gap
+        assert gap.tolist() == pytest.approx([factor - 1 - math.log(factor)] * 3, abs=1e-6)
 
 
 def test_primal_value_is_minus_the_log_likelihood():

@@ -59,6 +59,16 @@ def test_the_laws_are_those_that_were_published():
     assert abs(count["ER, p = 0.5"].mean() - 95) < 6
     assert count["geometric, radius 0.32"].mean() < count["geometric, radius 0.5"].mean() < 95
     assert list(b.PUBLISHED) == list(b.LAWS)
+    percent = [100 * share for share in b.PUBLISHED.values()]
+    assert percent == pytest.approx([1.57, 1.90, 0.51, 2.22]), "of the pairs are wrong"
+
+
+def test_responses_by_hand():
+    """At no variation over the graph, at a quarter of the largest eigenvalue, and there."""
+    x = torch.tensor([0.0, 0.25, 1.0]).double()
+    expected = {"generative": [0, 2, 1], "Tikhonov": [1, 1 / 3.5, 1 / 11], "heat": np.exp([0, -1.25, -5]).tolist()}
+    for kind, response in b.RESPONSES.items():
+        assert response(x).tolist() == pytest.approx(expected[kind]), kind
 
 
 @pytest.mark.parametrize("kind", b.RESPONSES)

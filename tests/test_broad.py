@@ -228,6 +228,7 @@ def test_weights_by_hand(model, fitted):
     log_p = torch.log_softmax(torch.randn(3, 1, 3), -1)
     a, b, y, y_sum = torch.rand(4, 3, 1) + 0.1
     b = b / 10
+    y[0] = y_sum[2] = 20  # of these two pairs leverages are cut off at 2
     alone, weighed = torch.rand(2, 2, 3, 1) + 0.1
     left = torch.rand(3, 1)
     positive, negative = log_p.exp()[..., 1], log_p.exp()[..., 2]
@@ -239,6 +240,7 @@ def test_weights_by_hand(model, fitted):
     law = (torch.tensor([-0.4]).double(), torch.tensor([0.7]).double()) if fitted else None
     mean, spread = (x.float() for x in law or (mean, spread))
     rank = left.sum() - ((1 - negative) * b * y_sum).sum()
+    assert rank > 0.1 and (20 * log.exp()[[0, 2]] > 2).all()
 
     def scale(weight):
         seen = positive * (weight * y).clamp_max(2) + negative * (weight * y_sum).clamp_max(2)
@@ -608,6 +610,11 @@ def test_training_counts_pairs_not_graphs(draw):
     observations = Observations(draw.moments, 50.0)
     training.step_seconds(model, lambda split, n, epoch: (observations, draw.w), schedule)
     assert sizes == [4, 4, 2]
+
+
+def test_at_first_most_pairs_are_no_edges(model, draw):
+    found = model(draw.moments, 50.0)
+    assert (found.positive + found.negative < 0.5).all()
 
 
 # --- observations and faults ---------------------------------------------------------------------------------------

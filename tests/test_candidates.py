@@ -251,6 +251,24 @@ def test_signed_candidates_are_the_nearest_by_difference_or_by_sum(limit, monkey
     np.testing.assert_allclose(y, squares[0][i, j])
 
 
+@pytest.mark.parametrize("given", [np.float64, np.float32])
+def test_signed_search_keeps_the_precision_up_to_the_exact_limit(given, monkeypatch):
+    """Beyond, single precision is enough for the approximate search, and half as large."""
+    seen = []
+
+    def search(points, k, *_, queries):
+        seen.append((points.dtype, queries.dtype))
+        return np.arange(len(queries))[:, None] + [[0, 1]]
+
+    monkeypatch.setattr(candidates, "_search", search)
+    Z = signals(50, dtype=given)
+    for limit, precision in ((50, given), (49, np.float32)):
+        monkeypatch.setattr(candidates, "EXACT_SEARCH", limit)
+        seen.clear()
+        candidates.signed_candidate_edges(Z, 2)
+        assert seen == [(precision, precision)] * 2
+
+
 def test_signed_candidates_of_opposite_columns():
     rng = np.random.default_rng(6)
     base = rng.standard_normal((300, 10))

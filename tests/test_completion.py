@@ -90,6 +90,15 @@ def test_a_matrix_that_is_nearly_singular_takes_few_steps(monkeypatch):
     assert len(steps) < 50
 
 
+def test_a_hessian_that_has_no_cholesky_factor_leaves_the_gradient():
+    """In units of the curvatures: g_i / H_ii, which goes uphill. Such a Sigma stands for what rounding may do."""
+    Sigma = np.array([[1.0, 2.5], [2.5, 4]])
+    A = np.array([[0, 1.0], [1, 0]])
+    step, squared = completion._newton_step(Sigma, A, np.array([-0.5, -1, 0]), free=False)
+    np.testing.assert_allclose(step, [0.5 / 1, 3 / 16, 0])
+    assert squared == pytest.approx(0.5**2 / 1 + 3**2 / 16)
+
+
 def test_units_of_the_columns_do_not_matter():
     X, W, _ = draw()
     c = np.random.default_rng(1).lognormal(0, 8, 12)

@@ -73,6 +73,22 @@ def test_copies_are_named(sign, noise):
     assert of_columns(data) == []
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_multiples_of_one_column_are_all_copies(seed):
+    """Then what a pair usually leaves unexplained is rounding, by which none is to be judged."""
+    factor = np.random.default_rng(seed).lognormal(0, 1, 4)
+    (told,) = of_columns(X[:, :1] * factor, np.arange(4))
+    assert told.startswith("6 pairs ")
+    most = np.hstack([X[:, :1] * factor, X[:, 1:2]])
+    (told,) = of_columns(most, np.arange(5))
+    assert told.startswith("6 pairs ")
+
+
+def test_a_large_common_part_makes_no_copies():
+    common = 1e4 * np.random.default_rng(1).standard_normal((300, 1))
+    assert of_columns(common + X) == []
+
+
 def test_every_column_twice_names_the_first_pairs():
     (told,) = of_columns(np.hstack([X, X]), np.arange(12))
     assert "6 pairs (0 and 6, 1 and 7, 2 and 8, ...)" in told
@@ -86,6 +102,24 @@ def test_columns_that_agree_by_chance_are_no_copies():
     r = 1 - ((y - (deviations[edges[0]] - deviations[edges[1]]) ** 2) / (2 * deviations[edges].prod(0)))
     assert (1 - r**2).min() < 1e-4 * np.median(1 - r**2)
     assert doubts.of_copies(y, deviations, edges, n, np.arange(400)) is None
+
+
+@pytest.mark.parametrize("angle, is_told", [(5.0e-4, True), (5.5e-4, False)])
+def test_copies_by_chance_are_counted_among_all_pairs(angle, is_told):
+    """Two rows make a column an arrow in the plane: 3 pairs are within an angle a with a chance of 3 (2 a / pi)."""
+    arrows = np.array([0, angle, np.pi / 2])
+    y, edges, deviations, n = about(np.stack([np.cos(arrows), np.sin(arrows)]))
+    assert (3 * 2 * angle / np.pi < 0.001) == is_told
+    assert (doubts.of_copies(y, deviations, edges, n, NAMES) is not None) == is_told
+
+
+def test_one_sample_makes_no_copies():
+    """All columns are multiples of each other then, and rounding must not single out some of them."""
+    y, edges, deviations, n = about(X[:1])
+    assert n == 1
+    assert doubts.of_copies(y, deviations, edges, n, NAMES) is None
+    y, edges, deviations, n = about(X[:5, [0, 1, 2, 2]])
+    assert "(2 and 3)" in doubts.of_copies(y, deviations, edges, n, np.arange(4)), "five are enough for exact copies"
 
 
 def test_negative_partial_correlations_are_told_where_the_model_has_none():
@@ -109,6 +143,7 @@ def test_time_is_told_if_it_matters():
     weak = X[1:] + 0.2 * X[:-1]
     assert doubts.of_time(weak) is None, "worth 93 % of the rows"
     assert doubts.of_time(X[:3]) is None
+    assert doubts.of_time(series[:30]) is not None, "thirty rows are enough to see it"
     assert doubts.of_time(np.where(RNG.random(series.shape) < 0.1, np.nan, series)) is not None
     assert doubts.of_time(1000 + X) is None, "a level is no autocorrelation"
 
@@ -143,6 +178,16 @@ def test_partial_correlations_of_few_samples_are_not_doubted():
     for n, is_raised in ((29, False), (80, True)):
         S = Z[:n].T @ Z[:n] / n
         assert (doubts.of_negative_correlations(S, n, np.arange(20)) is not None) == is_raised
+
+
+def test_the_least_of_many_partial_correlations_is_not_doubted():
+    """Among nearly 5,000 pairs of white noise some are four standard deviations below zero."""
+    Z = np.random.default_rng(5).standard_normal((150, 100))
+    S = Z.T @ Z / 150
+    K = np.linalg.inv(S)
+    least = -(K / np.sqrt(np.outer(np.diag(K), np.diag(K)))).max(where=~np.eye(100, dtype=bool), initial=0)
+    assert least < -3 / np.sqrt(150 - 100)
+    assert doubts.of_negative_correlations(S, 150, np.arange(100)) is None
 
 
 def test_negative_edges_around_a_third_node():

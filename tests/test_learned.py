@@ -43,6 +43,12 @@ def test_matrices_agree_with_each_other(fitted):
     assert (A < 0).any() and (A > 0).any()
 
 
+@pytest.mark.parametrize("unit", [1e-100, 1e100])
+def test_covariances_are_found_in_any_unit(fitted, unit):
+    other = GraphLearner().fit(unit * FRAME)
+    np.testing.assert_allclose(other.covariance_ / unit**2, fitted.covariance_, rtol=1e-6)
+
+
 def test_edges_carry_their_sign_and_probability(fitted):
     graph = fitted.to_networkx()
     assert list(graph) == list(FRAME)
@@ -111,6 +117,21 @@ def test_the_summary_tells_what_was_done(fitted):
     assert "nothing was noticed" in text
     assert f"and {n_edges - 10} more" in text
     assert max(map(len, text.splitlines())) <= 120
+
+
+def test_the_summary_counts_what_is_sure_and_what_is_wrong():
+    fitted = GraphLearner(min_probability=0.2).fit(FRAME.iloc[:150])
+    p = fitted.to_pandas().probability
+    sure = p >= 0.9
+    assert sure.any() and (p[~sure] > 0.85).any()
+    wrong = f"by the probabilities {(1 - p).sum():.1f} of all are wrong"
+    assert f"  {sure.sum()} with a probability of at least 0.9; {wrong}" in fitted.summary()
+
+
+def test_a_long_name_in_a_doubt_stays_whole(fitted):
+    name = "sensor_" * 20
+    fitted.doubts_ = [f"the column {name!r} never varied"]
+    assert repr(name) in fitted.summary()
 
 
 def test_the_summary_tells_what_is_missing_and_what_to_distrust():

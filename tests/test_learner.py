@@ -425,6 +425,14 @@ def test_moments_are_enough(name, options):
     assert (fitted.n_samples_, fitted.n_effective_) == (rows.n_samples_, rows.n_effective_)
 
 
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_mean_costs_one_of_few_rows(n):
+    few = X[:n, :8]
+    rows = GraphLearner("exact").fit(few)
+    fitted = GraphLearner("exact").fit_moments(np.cov(few.T), n)
+    np.testing.assert_allclose(rows.adjacency_, fitted.adjacency_, rtol=1e-6, atol=1e-9)
+
+
 def test_moments_that_cannot_be():
     S = np.cov(SIGNED.T)
     for options, name in (({"candidates": 5}, "candidates"), ({"robust": True}, "robust")):

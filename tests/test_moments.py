@@ -433,6 +433,17 @@ def test_lags_beyond_the_time_to_forget_do_not_count():
     assert effective_share(again) == pytest.approx(0.6, rel=0.1), "with all lags it would be 0.4"
 
 
+@pytest.mark.parametrize("lags, worth", [({}, 2), ({7: 0.5}, 2), ({5: 0.1}, 2.2), ({5: 0.1, 7: 0.1}, 2.4)])
+def test_lags_are_summed_up_to_three_times_the_time_to_forget(monkeypatch, lags, worth):
+    """Two columns whose products of autocorrelations are 1/2 at lag 1, so that six lags count, and little elsewhere."""
+    rho = np.zeros((40, 2))
+    rho[0] = np.sqrt(0.5)
+    for lag, product in lags.items():
+        rho[lag - 1] = np.sqrt(product)
+    monkeypatch.setattr(moments, "autocorrelations", lambda Z: rho)
+    assert effective_share(np.ones((41, 2))) == pytest.approx(1 / worth)
+
+
 def test_of_very_many_columns_some_speak(monkeypatch):
     X = series(0.8, m=40)
     every = effective_share(X)

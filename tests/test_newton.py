@@ -133,3 +133,15 @@ def test_a_search_takes_few_solves(ba, monkeypatch):
     monkeypatch.setattr(newton, "dual_newton", lambda *a, **k: solved.append(1) or solve(*a, **k))
     learn(ba[1][0], 6)
     assert len(solved) <= 8
+
+
+def test_a_search_for_a_degree_that_does_not_exist_ends_where_theta_stands_still(ba, monkeypatch):
+    """At the largest theta, or where the thetas on both sides of a jump have met; there are 60 solves at most."""
+    solved = []
+    solve = newton.dual_newton
+    monkeypatch.setattr(newton, "dual_newton", lambda *a, **k: solved.append(1) or solve(*a, **k))
+    for y, degree in ((ba[1][0], 1.0), (torch.ones(2, 45).double(), 4)):
+        solved.clear()
+        with pytest.warns(ConvergenceWarning, match="is not reached"):
+            learn(y, degree)
+        assert len(solved) <= 20

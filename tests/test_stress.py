@@ -99,6 +99,17 @@ def test_the_heavy_edge_itself_does_not_count(certain):
     assert rows["Partial correlations"] > 0.8
 
 
+def test_one_edge_per_graph_is_a_thousand_times_as_heavy(certain, monkeypatch):
+    drawn = []
+    plain = stress.gaussian_case
+    monkeypatch.setattr(stress, "gaussian_case", lambda w, *rest, **more: drawn.append(w) or plain(w, *rest, **more))
+    stress.graphs_beside_a_heavy_edge(n=2, numbers=(500,))
+    heavy, light = drawn
+    assert torch.equal(light, stress.er_graphs(2, seed=30))
+    for ratio in (heavy / light).nan_to_num(1):
+        assert ratio.max() == pytest.approx(1000) and ((ratio - 1).abs() > 1e-9).sum() == 1
+
+
 def test_the_broad_law_is_judged_in_all_families(certain):
     certain.p = 0.95
     rows = pd.DataFrame(stress.judge_on_the_broad_law(n=3, n_nodes=6)).query("model == @b.LEARNER")
@@ -180,6 +191,17 @@ def test_gaps_are_as_many_as_stated_and_counted_per_pair(certain):
     sure = rows[rows.metric == "sure pairs"]
     names = {f"{share}% missing{part}" for share in (0, 30) for part in ("", " with a strong common part")}
     assert (sure.value == 2 * 1225).all() and set(rows.family) == names
+
+
+def test_pairs_that_hardly_any_row_has_count_as_many_rows_and_at_least_one(certain, monkeypatch):
+    few = stress._rows_with_gaps
+    seen = []
+    monkeypatch.setattr(stress, "_rows_with_gaps", lambda *given: seen.append(few(*given)) or seen[-1])
+    stress.missing_values(n=2, shares=(0.3,), n_rows=12)
+    known = ~np.isnan(seen[0])
+    counts = known.T.astype(int) @ known
+    assert {0, 1, 2} <= set(counts.flatten().tolist())
+    np.testing.assert_array_equal(certain.told[0][0], np.maximum(counts, 1))
 
 
 def test_moments_with_gaps_are_those_of_the_law():

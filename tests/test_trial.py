@@ -214,6 +214,7 @@ DOUBTS = {
     "one other unit": (lambda: signed_chain() * np.append(np.ones(19), 5e4), {}, 1),
     "units that do not matter": (lambda: signed_chain() * np.resize([1.0, 2000.0], 20), {"standardise": True}, 0),
     "copies": (lambda: with_copy(-1, 1e-4), {}, 1),
+    "multiples of one column": (lambda: signals("BA", 5, 100)[:, :1] * [1.0, 0.7, 2.2, 3.1, 0.3], {}, 1),
     "many copies": (lambda: np.hstack([X := signals("BA", 5, 100), -X]), {}, 1),
     "time": (lambda: slow_rows(0.8), {}, 1),
     "time with gaps": (lambda: holes(slow_rows(0.9), 0.1), {}, 1),

@@ -5,6 +5,7 @@
 
 const UNITS = 100; // between the largest and the smallest standard deviation
 const ALIKE = 1e-4; // share of its variance that a copy of another column has for itself
+const ROUNDING = 1e-12; // such a share may be nothing else; if most are no larger, most columns are copies
 const MIN_OPPOSED = 5; // negative edges,
 const SHARE_OPPOSED = 0.25; // and of all of them
 const BY_CHANCE = 0.001;
@@ -74,7 +75,8 @@ function doubtCopies(S, deviations, names) {
   const m = names.length;
   const [i, j] = allPairs(m);
   const unexplained = Float64Array.from(i, (a, e) => 1 - (S[a * m + j[e]] / (deviations[a] * deviations[j[e]])) ** 2);
-  const limit = ALIKE * (quantile(unexplained, 0.5) || 1);
+  const usual = quantile(unexplained, 0.5);
+  const limit = ALIKE * (usual > ROUNDING ? usual : 1);
   const alike = [...i.keys()].filter((e) => unexplained[e] <= limit);
   if (!alike.length) return null;
   const pairs = alike.map((e) => `${quoted(names[i[e]])} and ${quoted(names[j[e]])}`);

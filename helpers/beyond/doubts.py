@@ -16,6 +16,7 @@ DENSITY = 0.9  # edges per pair of nodes, of graphs that have
 MIN_DENSE = 10  # nodes
 UNITS = 100  # between the largest and the smallest standard deviation
 ALIKE = 1e-4  # share of its variance that a copy of another column has for itself
+ROUNDING = 1e-12  # such a share may be nothing else; if most are no larger, most columns are copies
 NEGATIVE = -0.2  # partial correlation
 MIN_OPPOSED = 5  # negative edges,
 SHARE_OPPOSED = 0.25  # and of all of them
@@ -67,8 +68,11 @@ def of_copies(y, deviations, edges, n_signals, names):
     gap = np.where(varied, (y - (a - b) ** 2) / product, 1).clip(0, 4)  # 2 (1 - r)
     unexplained = gap * (1 - gap / 4)  # 1 - r^2
     m = len(deviations)
-    by_chance = m * (m - 1) / 2 * stats.beta.cdf(unexplained, max(n_signals - 1, 0.01) / 2, 0.5)  # among all pairs
-    alike = np.flatnonzero((unexplained <= ALIKE * (np.median(unexplained) or 1)) & (by_chance < 0.001))
+    chance = stats.beta.cdf(np.maximum(unexplained, ROUNDING), max(n_signals - 1, 0.01) / 2, 0.5)
+    by_chance = m * (m - 1) / 2 * chance  # among all pairs
+    usual = np.median(unexplained)
+    limit = ALIKE * (usual if usual > ROUNDING else 1)
+    alike = np.flatnonzero((unexplained <= limit) & (by_chance < 0.001))
     if not len(alike):
         return None
     pairs = [f"{a!r} and {b!r}" for a, b in names[np.asarray(edges)[:, alike].T].tolist()]
