@@ -8,10 +8,9 @@ import numpy as np
 import seaborn as sns
 import torch
 from matplotlib.lines import Line2D
-from matplotlib.patches import FancyArrowPatch
 
 from . import paths
-from .engine.pictures import looks_alike
+from .engine.pictures import looks_alike, pass_behind
 from .graphs import to_matrix
 
 COLOURS = {  # one colour per method, in every figure
@@ -40,8 +39,7 @@ COLOURS = {  # one colour per method, in every figure
 POSITIVE, NEGATIVE = "#2f5f9e", "#c2410c"  # edges: blue and orange, as in the viewer, differ for colour-blind eyes, too
 NODE = "#222222"  # the colour of neither kind of edge
 DPI = 160  # of the files
-NEAR = 0.01  # from the middle of a node to an edge that passes behind it, as a share of the picture
-MANY_NODES = 1000  # beyond so many, edges stay straight: a picture of them shows no single edge
+ARCS = {"arrows": True, "arrowstyle": "-", "connectionstyle": "arc3,rad=0.2", "node_size": 0}  # of bent edges
 
 
 # --- style and files -----------------------------------------------------------------------------------------------
@@ -143,27 +141,21 @@ def network(graph, *, axis=None, positions=None, labels=None, seed=0):
     axis = plt.subplots(figsize=(6, 5))[1] if axis is None else axis
     if positions is None:
         positions = nx.spring_layout(graph, seed=seed, k=1.6 / len(graph) ** 0.5, weight=None)
-    edges = list(graph.edges(data=True))
+    edges = list(graph.edges)
     if edges:
-        signed = np.array([data["weight"] for *_, data in edges])
-        widths = 0.5 + 2.5 * np.abs(signed) / np.abs(signed).max()
-        hidden = _pass_behind_nodes(graph, positions)
-        looks = [
-            {
-                "edge_color": NEGATIVE if data["weight"] < 0 else POSITIVE,
-                "style": "--" if data["weight"] < 0 else "-",
-                "alpha": data.get("probability", 1.0),
-                "width": width,
-            }
-            for (*_, data), width in zip(edges, widths)
-        ]
-        straight = [(pair, look) for (*pair, _), look, bent in zip(edges, looks, hidden) if not bent]
-        if straight:
-            columns = {key: [look[key] for _, look in straight] for key in looks[0]}
-            nx.draw_networkx_edges(graph, positions, [pair for pair, _ in straight], ax=axis, **columns)
-        for (u, v, _), look, bent in zip(edges, looks, hidden):
-            if bent:
-                axis.add_patch(_arc(positions[u], positions[v], **look))
+        signed = np.array([weight for *_, weight in graph.edges(data="weight")])
+        looks = {
+            "width": 0.5 + 2.5 * np.abs(signed) / np.abs(signed).max(),
+            "edge_color": np.where(signed < 0, NEGATIVE, POSITIVE),
+            "style": np.where(signed < 0, "--", "-"),
+            "alpha": np.array([probability for *_, probability in graph.edges(data="probability", default=1.0)]),
+        }
+        hidden = pass_behind(positions, edges)
+        for chosen, how in ((~hidden, {}), (hidden, ARCS)):
+            some = [edge for edge, is_drawn in zip(edges, chosen) if is_drawn]
+            if some:
+                own = {name: values[chosen].tolist() for name, values in looks.items()}
+                nx.draw_networkx_edges(graph, positions, some, ax=axis, **own, **how)
         if (signed < 0).any():
             kinds = (("positive weight", POSITIVE, "-"), ("negative weight", NEGATIVE, "--"))
             handles = [Line2D([], [], color=colour, ls=dashes, label=text) for text, colour, dashes in kinds]
@@ -175,29 +167,6 @@ def network(graph, *, axis=None, positions=None, labels=None, seed=0):
     axis.margins(0.08)
     axis.axis("off")
     return axis.figure
-
-
-def _pass_behind_nodes(graph, positions):
-    """Which edges, drawn straight, would pass behind a node that is no end of theirs: a list of bool."""
-    if len(graph) > MANY_NODES:
-        return [False] * graph.number_of_edges()
-    places = np.array([positions[node] for node in graph], float)
-    places = dict(zip(graph, places / np.maximum(np.ptp(places, axis=0), 1e-9)))
-    found = []
-    for u, v in graph.edges:
-        others = np.array([place for node, place in places.items() if node not in (u, v)]).reshape(-1, 2) - places[u]
-        along = places[v] - places[u]
-        length = max(np.hypot(*along), 1e-9)
-        part = others @ along / length**2
-        away = np.abs(others @ (along[1], -along[0])) / length
-        found.append(bool(((part > 0) & (part < 1) & (away < NEAR)).any()))
-    return found
-
-
-def _arc(start, end, edge_color, style, alpha, width):
-    look = {"color": edge_color, "linestyle": style, "alpha": alpha, "linewidth": width, "zorder": 1}
-    bend = {"arrowstyle": "-", "connectionstyle": "arc3,rad=0.2", "shrinkA": 0, "shrinkB": 0}
-    return FancyArrowPatch(start, end, **bend, **look)
 
 
 def calibration(curves, *, width=4.2):

@@ -14,6 +14,7 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 from helpers import paths, plots
+from helpers.engine import pictures
 
 
 @pytest.fixture(autouse=True)
@@ -245,8 +246,8 @@ def test_an_edge_that_would_pass_behind_a_node_is_an_arc(monkeypatch):
     straight, _ = axis.collections
     assert len(straight.get_segments()) == 3
     (arc,) = axis.patches
-    assert (arc.get_linewidth(), arc.get_linestyle(), arc.get_alpha()) == (3.0, "--", 0.7)
-    assert arc.get_edgecolor()[:3] == to_rgb(plots.NEGATIVE)
+    assert (arc.get_linewidth(), arc.get_linestyle()) == (3.0, "--")
+    assert arc.get_edgecolor() == (*to_rgb(plots.NEGATIVE), 0.7)
     bends = arc.get_path().vertices
     assert np.ptp(bends[:, 0]) > 0.05 and np.ptp(bends[:, 1]) == pytest.approx(2, abs=0.1)
     positions["b"] = 0.2, 1
@@ -255,7 +256,7 @@ def test_an_edge_that_would_pass_behind_a_node_is_an_arc(monkeypatch):
     assert [patch.get_linewidth() for patch in plots.network(graph, positions=positions).axes[0].patches] == [
         pytest.approx(0.5 + 2.5 / 4)
     ]
-    monkeypatch.setattr(plots, "MANY_NODES", 3)
+    monkeypatch.setattr(pictures, "MANY_NODES", 3)
     assert not plots.network(graph, positions=positions).axes[0].patches
 
 

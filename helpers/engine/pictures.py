@@ -1,4 +1,4 @@
-"""Whether two pictures show the same, although another machine drew them."""
+"""Whether two pictures show the same, although another machine drew them; which lines of a picture hide something."""
 
 import io
 
@@ -7,6 +7,8 @@ from PIL import Image, UnidentifiedImageError
 from scipy.ndimage import maximum_filter, minimum_filter
 
 COLOUR_TOLERANCE = 8  # of 255
+NEAR = 0.01  # from the middle of a node to an edge that passes behind it, as a share of the picture
+MANY_NODES = 1000  # a picture of more shows no single edge
 
 
 def looks_alike(old, new):
@@ -38,3 +40,25 @@ def _found_nearby(a, b):
 
 def _pixels(content):
     return np.asarray(Image.open(io.BytesIO(content)).convert("RGBA"), dtype=np.int16)
+
+
+def pass_behind(positions, edges):
+    """Which edges, drawn as straight lines, pass behind a node that is no end of theirs: (E,) bool.
+
+    positions : {node: (x, y)}; edges : list of pairs of nodes. Of more than 1,000 nodes none does.
+    """
+    hidden = np.zeros(len(edges), bool)
+    if len(positions) > MANY_NODES:
+        return hidden
+    places = np.array(list(positions.values()), float)
+    places = places / np.maximum(np.ptp(places, axis=0), 1e-9)
+    index = {node: k for k, node in enumerate(positions)}
+    for k, (u, v) in enumerate(edges):
+        i, j = index[u], index[v]
+        along = places[j] - places[i]
+        others = np.delete(places, [i, j], axis=0) - places[i]
+        length = max(np.hypot(*along), 1e-9)
+        part = others @ along / length**2
+        away = np.abs(others @ (along[1], -along[0])) / length
+        hidden[k] = ((part > 0) & (part < 1) & (away < NEAR)).any()
+    return hidden
