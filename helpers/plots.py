@@ -155,7 +155,8 @@ def network(graph, *, axis=None, positions=None, labels=None, seed=0):
     nx.draw_networkx_nodes(graph, positions, ax=axis, node_size=35, node_color=NODE, edgecolors="white")
     if len(graph) <= 50 if labels is None else labels:
         for node, place in positions.items():
-            axis.annotate(node, place, (0, 5), textcoords="offset points", ha="center", fontsize=8)
+            plain = {"ha": "center", "fontsize": 8, "parse_math": False}  # a name may have dollar signs
+            axis.annotate(node, place, (0, 5), textcoords="offset points", **plain)
     axis.margins(0.08)
     axis.axis("off")
     return axis.figure
