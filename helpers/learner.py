@@ -293,6 +293,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         self._check_options(X.shape[1])
         if self.time_series:
             self.memory_ = moments.find_memory(X)
+        rows = X
         X = moments.drop_empty_rows(self._forget(X), self.node_names_)
         n, m = X.shape
         self._check_memory(n, m)
@@ -311,9 +312,11 @@ class GraphLearner(LearnedGraph, BaseEstimator):
             options = {"robust": self.robust, "ddof": bool(self.centre)}
             S, counts, mean, self._clipped = moments.second_moments(Z, **options)
             self.location_ = self.location_ + mean * self.scale_ * self._unit
-            self._learn_broad(learn_from_moments, S, self._count(n, counts, share))
+            self._variances = np.where(self._variances > 0, np.diag(S), 0)
+            n_signals = self._count(n, counts, share)
+            self._learn_broad(learn_from_moments, S, n_signals)
             self._doubt(doubts.of_gaps(counts, self.node_names_), doubts.of_repair(self._clipped))
-            edges, y = None, differences(torch.from_numpy(S))
+            edges, y = None, differences(torch.from_numpy(S if self.robust else moments.common_moments(Z, S)))
         else:
             n_signals = self._count(n, n, share)
             edges, y = self._pairs(Z)
@@ -323,12 +326,12 @@ class GraphLearner(LearnedGraph, BaseEstimator):
                 self._learn_broad(learn_on_list, Z * math.sqrt(mean_costs), edges, n_signals, **options)
             else:
                 self._learn_laplacian(y, edges, n_signals)
-        self._doubt_pairs(y, edges)
+        self._doubt_pairs(y, edges, n_signals)
         if not self._can_sign and self.candidates is None:
             S = moments.second_moments(Z).matrix
             self._doubt(doubts.of_negative_correlations(S, self.n_effective_, self.node_names_))
-        if self.method == "equivariant" and self.n_independent is None and not self.time_series:
-            self._doubt(doubts.of_time(Z))
+        if self.method == "equivariant" and self.n_independent in (None, "auto"):
+            self._doubt(doubts.of_pattern(rows) or (None if counted else doubts.of_time(Z)))
 
     def _fit_moments(self, S, n_samples, names):
         labels = getattr(S, "columns", None) if names is None else names
@@ -356,7 +359,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         else:
             self._learn_laplacian(y, None, self.n_effective_)
         self._doubt(doubts.of_gaps(counts, self.node_names_), doubts.of_repair(self._clipped))
-        self._doubt_pairs(y, None)
+        self._doubt_pairs(y, None, n_signals)
         if not self._can_sign:
             self._doubt(doubts.of_negative_correlations(S, self.n_effective_, self.node_names_))
 
@@ -400,10 +403,10 @@ class GraphLearner(LearnedGraph, BaseEstimator):
     def _doubt(self, *found):
         self.doubts_ += [doubt for doubt in found if doubt]
 
-    def _doubt_pairs(self, y, edges):
+    def _doubt_pairs(self, y, edges, n_signals):
         """Doubts about columns, by their variances and distances y (E,), and about the size of the graph."""
         edges = all_pairs(self.n_features_in_) if edges is None else edges
-        about = (np.sqrt(self._variances), self.n_effective_, self.node_names_)
+        about = (np.sqrt(self._variances), n_signals, self.node_names_)
         self._doubt(*doubts.of_columns(y.numpy(), edges.numpy(), *about, scaled=self.standardise))
         if self._is_broad:
             self._doubt(*doubts.of_size(self._probability, self.n_effective_))

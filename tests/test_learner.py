@@ -483,6 +483,19 @@ def test_gaps_cost_samples_and_nothing_else(monkeypatch):
             GraphLearner(**options).fit(gaps)
 
 
+def test_copies_are_told_in_spite_of_gaps_and_noise_is_none():
+    rng = np.random.default_rng(0)
+    for n, m in ((10, 15), (60, 8)):
+        noise = rng.standard_normal((n, m))
+        for data, told in ((noise, False), (np.hstack([noise, 3 - noise[:, :1]]), True)):
+            gaps = np.where(rng.random(data.shape) < 0.15, np.nan, data)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                doubts = GraphLearner().fit(gaps).doubts_
+            assert any(f"1 pair (0 and {m}) of columns are (nearly) copies" in doubt for doubt in doubts) == told
+            assert any("copies" in doubt for doubt in doubts) == told
+
+
 def test_a_score_of_gaps_is_a_density_of_what_is_known():
     gaps = np.where(np.random.default_rng(1).random(SIGNED.shape) < 0.2, np.nan, SIGNED)
     known = (~np.isnan(gaps)).sum(1).mean()
@@ -538,6 +551,16 @@ def test_labels_that_are_no_texts_become_texts():
     frame.columns = [0, 0, *range(10)]
     with pytest.raises(ValueError, match=r"column names \[0, 0, 0\] are missing or not the only ones"):
         GraphLearner().fit(frame)
+
+
+def test_patterns_are_told_however_rows_are_counted():
+    """The weekends of two years."""
+    rng = np.random.default_rng(0)
+    weeks = 3 * (np.arange(730) % 7 >= 5)[:, None] * rng.standard_normal(10) + rng.standard_normal((730, 10))
+    for options in ({}, {"n_independent": "auto"}, {"time_series": True}):
+        with pytest.warns(UserWarning, match="as if a pattern came back every 7 rows"):
+            GraphLearner(**options).fit(weeks)
+    assert not any("rows" in doubt for doubt in GraphLearner(n_independent=730).fit(weeks).doubts_)
 
 
 def test_a_column_with_too_few_values_is_named():

@@ -376,6 +376,18 @@ def test_symmetry_is_judged_in_units_of_the_columns():
         check_moments(np.diag([1.0, -4, 1]), 10)
 
 
+def test_copies_are_perfectly_correlated_over_common_rows():
+    gaps = with_gaps(np.column_stack([Z + 3, 7 - 2 * Z[:, 0]]), 0.3)
+    S, *_ = second_moments(gaps - np.nanmean(gaps, 0), ddof=1)
+    found = moments.common_moments(gaps, S)
+    np.testing.assert_allclose(np.diag(found), np.diag(S))
+    assert found[0, 6] == pytest.approx(-np.sqrt(S[0, 0] * S[6, 6]), rel=1e-12)
+    np.testing.assert_allclose(
+        found, np.diag(np.sqrt(np.diag(S))) @ pd.DataFrame(gaps).corr() @ np.diag(np.sqrt(np.diag(S)))
+    )
+    assert moments.common_moments(Z, found) is found
+
+
 def test_two_columns_are_equal_but_for_rounding():
     names = np.array(list("abc"))
     for y in (torch.tensor([3.0, 0, 2]), torch.tensor([3, 1e-16, 2], dtype=torch.float64)):

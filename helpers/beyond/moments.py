@@ -295,6 +295,25 @@ def _pairwise_correlations(Z, known):
     return np.divide(Z.T @ Z, size, where=size > 0, out=np.zeros_like(size))
 
 
+def common_moments(Z, S):
+    """S (m, m) with the correlations over the rows of Z (n, m) that have both columns, about their means there.
+
+    Copies of a column have a correlation of 1 then, whatever their gaps; in moments of a table that was filled they
+    do not. It is for telling copies: what all columns share does not cancel.
+    """
+    known = (~np.isnan(Z)).astype(np.float64)
+    if known.all():
+        return S
+    Z = np.nan_to_num(Z)
+    n = np.maximum(known.T @ known, 1)
+    sums = Z.T @ known  # of column i, over the rows that have j
+    squares = ((Z * Z).T @ known - sums**2 / n).clip(0)
+    size = np.sqrt(squares * squares.T)
+    R = np.divide(Z.T @ Z - sums * sums.T / n, size, where=size > 0, out=np.zeros_like(size))
+    d = np.sqrt(np.diag(S))
+    return np.where(np.eye(len(S), dtype=bool), S, R * np.outer(d, d))
+
+
 def _robust_correlations(Z, deviations, often):
     """(s - d) / (s + d), s and d the clipped mean squares of x_i + x_j and x_i - x_j, in units of each column.
 
