@@ -109,7 +109,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
     doubts_ : list of str, the warnings of this fit: reasons to distrust it, and remedies
     n_samples_, n_effective_ : rows that were used, and the independent samples that they are worth, a mean over pairs
     memory_ : (p,), with `time_series` how much of each of the last p rows was subtracted
-    n_features_in_, feature_names_in_ : m, and the column names of a data frame
+    n_features_in_, feature_names_in_ : m, and the column names of a data frame as texts, unless they are 0, 1, ...
 
     Examples
     --------

@@ -288,6 +288,7 @@ def test_convergence_and_bad_noise_are_said(ba):
     with pytest.warns(ConvergenceWarning, match="KKT residual") as said:
         laplacian_mle(ba[1], n_iter=2)
     assert said[0].filename == __file__
+    assert "scale signals to equal deviations" in str(said[0].message)
     for sigma2 in (-1, math.nan, math.inf):
         with pytest.raises(ValueError, match="sigma2="):
             laplacian_mle(ba[1], sigma2=sigma2)

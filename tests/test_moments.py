@@ -397,6 +397,8 @@ def test_two_columns_are_equal_but_for_rounding():
             moments.check_distinct(y, None, names, "mle")
         with pytest.raises(ValueError, match=r"columns \['b', 'a'\]"):
             moments.check_distinct(y, torch.tensor([[0, 1, 2], [1, 0, 0]]), names, "mle")
+    with pytest.raises(ValueError, match="vary so much less than others set standardise=True"):
+        moments.check_distinct(torch.tensor([1e-30, 1, 1], dtype=torch.float64), None, names, "mle")
     moments.check_distinct(torch.tensor([3, 1e-12, 2], dtype=torch.float64), None, names, "mle")
 
 

@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ..engine.linear_systems import conjugate_gradients
 from ..engine.problem import check_distances
 from ..graphs import all_pairs, count_nodes, differences, laplacian, to_matrix, to_vector
-from ..solvers import Certificate, bounds_if
+from ..solvers import REMEDY, Certificate, bounds_if
 from .atom_lists import ListAtoms, components, likely_atoms, resistances
 
 NEGLIGIBLE = 1e-6  # of the largest weight: what is smaller counts as no edge
@@ -207,7 +207,7 @@ def warn_if_above(tol, kkt, n_iter):
     """A ConvergenceWarning if a KKT residual (b,) is above `tol`."""
     worst = kkt.max().item()
     if not worst <= tol:
-        text = f"KKT residual {worst:.1e} after {n_iter} iterations, above tol={tol:g}"
+        text = f"KKT residual {worst:.1e} after {n_iter} iterations, above tol={tol:g}{REMEDY}"
         warnings.warn(text, ConvergenceWarning, stacklevel=4)
 
 

@@ -209,7 +209,10 @@ def check_distinct(y, edges, names, method):
     if len(equal):
         edges = np.asarray(all_pairs(len(names)) if edges is None else edges)
         same = names[edges[:, equal[0]]].tolist()
-        raise ValueError(f"columns {same} of X are equal, infinitely connected for {method}: drop one of them")
+        raise ValueError(
+            f"columns {same} of X are equal, infinitely connected for {method}: drop one of them"
+            ", or if they only vary so much less than others set standardise=True"
+        )
 
 
 # --- second moments ---------------------------------------------------------------------------------------------------
