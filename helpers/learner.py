@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from functools import cache
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Self
 
 import numpy as np
@@ -20,17 +20,12 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from . import paths, solvers, training
 from .beyond import doubts, moments
 from .beyond.broad import BroadL2G
-from .beyond.candidates import (
-    adjacency,
-    candidate_edges,
-    check_memory,
-    signed_candidate_edges,
-)
+from .beyond.candidates import adjacency, candidate_edges, check_memory, signed_candidate_edges
 from .beyond.completion import signed_laplacian
 from .beyond.equivariant import EquivariantL2G
 from .beyond.estimates import learn_from_moments, learn_on_list
@@ -45,6 +40,7 @@ METHODS = ("equivariant", "pds", "exact", "mle", "unrolling")
 CANDIDATE_METHODS = ("equivariant", "exact", "pds", "unrolling")  # those that work on a list of candidates
 PRIORS = ("broad", "mixed", *FAMILIES)
 NETWORKS = {"equivariant": EquivariantL2G, "broad": BroadL2G, "unrolling": Unrolling}
+FLAG = bool | np.bool_
 SIGMA2 = 1e-4  # of Eq. (9), for graphs of mean degree 1
 
 
@@ -108,7 +104,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
     doubts_ : list of str, the warnings of this fit: reasons to distrust it, and remedies
     n_samples_, n_effective_ : rows that were used, and the independent samples that they are worth, a mean over pairs
     memory_ : (p,), with `time_series` how much of each of the last p rows was subtracted
-    n_features_in_, feature_names_in_ : m, and the column names of a data frame
+    n_features_in_, feature_names_in_ : m, and the column names of a data frame as texts, unless they are 0, 1, ...
 
     Examples
     --------
@@ -167,13 +163,14 @@ class GraphLearner(LearnedGraph, BaseEstimator):
     def fit_moments(self, S: ArrayLike, n_samples: float | ArrayLike, *, names: Sequence[str] | None = None) -> Self:
         """Learn the graph from second moments, for those who have no rows.
 
-        `fit(X)` is `fit_moments(numpy.cov(X.T), len(X))`. Needs all pairs, `candidates=None`, and not `robust`.
+        `fit(X)` is `fit_moments(numpy.cov(X.T), len(X))`, but that `standardise` divides by n there and by n - 1 here.
+        Needs all pairs, `candidates=None`, and not `robust`.
 
         Parameters
         ----------
         S : (m, m), symmetric; with centre=True a covariance matrix as `numpy.cov` gives it, otherwise X'X / n
         n_samples : the rows behind S, a number or (m, m) with one number per pair
-        names : (m,), of the columns
+        names : (m,), of the columns; None takes those of S, if it is a data frame
         """
         return self._attempt(self._fit_moments, S, n_samples, names)
 
@@ -182,18 +179,19 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         scaling and model, as in `GridSearchCV`. Rows with gaps count by the values that they have.
 
         Without negative edges and self-loops the law is Eq. (9), of which the rows' constant parts are left out, with
-        sigma^2 = 1e-4 of the mean degree.
+        sigma^2 = 1e-4 of the mean degree. Then, and if robust, gaps are filled as by fit.
         """
-        check_is_fitted(self)
+        return self._as_fitted()._score(X)
+
+    def _score(self, X):
         X = self._validate(X, reset=False)
         if sparse.issparse(self.laplacian_):
             raise ValueError("score needs all pairs of nodes, candidates=None")
-        m = X.shape[1]
-        X = self._forget(X)
-        Z = self._in_unit(X[~np.isnan(X).all(1)], self._unit)
+        Z = self._in_unit(moments.known_rows(self._forget(X)), self._unit)
         if self._can_sign or self._can_loop:
             K = self.precision_ * self._unit**2
-            return moments.mean_log_likelihood(Z, K, robust=self.robust) - m * math.log(self._unit)
+            return moments.mean_log_likelihood(Z, K, unit=self._unit, robust=self.robust)
+        m = X.shape[1]
         L = torch.from_numpy(self.laplacian_ * self._unit**2)
         sigma2 = SIGMA2 * L.trace() / m if L.any() else self.precision_[0, 0] * self._unit**2
         per_signal = laplacian_log_likelihood(L, self._distances(Z), sigma2=sigma2)
@@ -212,11 +210,11 @@ class GraphLearner(LearnedGraph, BaseEstimator):
 
     @property
     def _can_sign(self):
-        return self._is_broad and self.signed is not False
+        return self._is_broad and (self.signed is None or bool(self.signed))
 
     @property
     def _can_loop(self):
-        return self._is_broad and self.self_loops is not False
+        return self._is_broad and (self.self_loops is None or bool(self.self_loops))
 
     @property
     def _takes_gaps(self):
@@ -236,15 +234,18 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         self._require("method", self.method in METHODS, f"choose one of {', '.join(METHODS)}")
         self._require("prior", self.prior in PRIORS, f"choose one of {', '.join(PRIORS)}")
         for name in ("signed", "self_loops"):
-            possible = getattr(self, name) in (None, False) or (getattr(self, name) is True and self._is_broad)
+            possible = isinstance(getattr(self, name), FLAG | None) and (self._is_broad or not getattr(self, name))
             self._require(name, possible, "None, False, or with method='equivariant', prior='broad' True")
-        self._require("time_series", isinstance(self.time_series, bool | np.bool_), "True or False")
-        self._require("min_probability", _is_number(self.min_probability, 0, 1), "between 0 and 1")
+        for name in ("centre", "standardise", "robust", "time_series"):
+            self._require(name, isinstance(getattr(self, name), FLAG), "True or False")
+        self._require("verbose", isinstance(self.verbose, FLAG | None), "True, False or None")
+        self._require("min_probability", moments.is_number(self.min_probability, 0, 1), "between 0 and 1")
         if self.average_degree is not None:
-            self._require("average_degree", _is_number(self.average_degree, 1, m - 1), f"between 1 and {several}")
+            possible = moments.is_number(self.average_degree, 1, m - 1)
+            self._require("average_degree", possible, f"between 1 and {several}")
         if self.n_independent is not None:
-            possible = self.n_independent == "auto" or _is_number(self.n_independent, 1, np.finfo(float).max)
-            self._require("n_independent", possible, "a finite number, at least 1, 'auto', or None for all samples")
+            possible = self.n_independent == "auto" or moments.is_number(self.n_independent, 1, moments.MOST_SAMPLES)
+            self._require("n_independent", possible, "a number from 1 to 1e15, 'auto', or None for all samples")
         if self.candidates is not None:
             whole = isinstance(self.candidates, Integral) and 2 <= self.candidates <= m - 1
             self._require("candidates", whole, f"a whole number between 2 and {several}")
@@ -269,7 +270,9 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         before = dict(vars(self))
         try:
             self.doubts_ = []
+            vars(self).pop("memory_", None)
             steps(*data)
+            self._assumed = self.get_params(deep=False)
             for doubt in self.doubts_:
                 warnings.warn(doubt, stacklevel=3)  # names the line that called fit
         except BaseException:
@@ -282,9 +285,9 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         X = self._validate(X, ensure_min_samples=2, ensure_min_features=2)
         moments.check_range(X)
         self._check_options(X.shape[1])
-        vars(self).pop("memory_", None)
         if self.time_series:
             self.memory_ = moments.find_memory(X)
+        rows = X
         X = moments.drop_empty_rows(self._forget(X), self.node_names_)
         n, m = X.shape
         self._check_memory(n, m)
@@ -303,9 +306,11 @@ class GraphLearner(LearnedGraph, BaseEstimator):
             options = {"robust": self.robust, "ddof": bool(self.centre)}
             S, counts, mean, self._clipped = moments.second_moments(Z, **options)
             self.location_ = self.location_ + mean * self.scale_ * self._unit
-            self._learn_broad(learn_from_moments, S, self._count(n, counts, share))
+            self._variances = np.where(self._variances > 0, np.diag(S), 0)
+            n_signals = self._count(n, counts, share)
+            self._learn_broad(learn_from_moments, S, n_signals)
             self._doubt(doubts.of_gaps(counts, self.node_names_), doubts.of_repair(self._clipped))
-            edges, y = None, differences(torch.from_numpy(S))
+            edges, y = None, differences(torch.from_numpy(S if self.robust else moments.common_moments(Z, S)))
         else:
             n_signals = self._count(n, n, share)
             edges, y = self._pairs(Z)
@@ -315,14 +320,15 @@ class GraphLearner(LearnedGraph, BaseEstimator):
                 self._learn_broad(learn_on_list, Z * math.sqrt(mean_costs), edges, n_signals, **options)
             else:
                 self._learn_laplacian(y, edges, n_signals)
-        self._doubt_pairs(y, edges)
+        self._doubt_pairs(y, edges, n_signals)
         if not self._can_sign and self.candidates is None:
             S = moments.second_moments(Z).matrix
             self._doubt(doubts.of_negative_correlations(S, self.n_effective_, self.node_names_))
-        if self.method == "equivariant" and self.n_independent is None and not self.time_series:
-            self._doubt(doubts.of_time(Z))
+        if self.method == "equivariant" and self.n_independent in (None, "auto"):
+            self._doubt(doubts.of_pattern(rows) or (None if counted else doubts.of_time(Z)))
 
     def _fit_moments(self, S, n_samples, names):
+        labels = getattr(S, "columns", None) if names is None else names
         S, counts = moments.check_moments(S, n_samples)
         m = len(S)
         self._check_options(m)
@@ -332,16 +338,12 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         self._require("n_independent", self.n_independent != "auto", "time shows in rows only: take a number or None")
         self.n_features_in_ = m
         vars(self).pop("feature_names_in_", None)
+        names = moments.check_names(labels, m)
         if names is not None:
-            if len(names) != m:
-                raise ValueError(f"names has {len(names)} entries and S {m} columns: one per column is needed")
             self.feature_names_in_ = np.asarray(names, dtype=object)
         self.location_ = np.zeros(m)
-        self.scale_ = np.sqrt(np.diag(S)) if self.standardise else np.ones(m)
-        moments.check_scale(self.scale_, self.node_names_)
-        S = S / self.scale_ / self.scale_[:, None]
-        self._unit = math.sqrt(np.median(np.diag(S)[np.diag(S) > 0]))
-        S, self._clipped = moments.repair(S / self._unit / self._unit)
+        S, self.scale_, self._unit = moments.scale_moments(S, self.node_names_, standardise=self.standardise)
+        S, self._clipped = moments.repair(S)
         self._variances = np.diag(S)
         moments.check_spread(self._variances, self.node_names_)
         n_signals = self._count(counts.max(), counts, 1.0)
@@ -351,12 +353,13 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         else:
             self._learn_laplacian(y, None, self.n_effective_)
         self._doubt(doubts.of_gaps(counts, self.node_names_), doubts.of_repair(self._clipped))
-        self._doubt_pairs(y, None)
+        self._doubt_pairs(y, None, n_signals)
         if not self._can_sign:
             self._doubt(doubts.of_negative_correlations(S, self.n_effective_, self.node_names_))
 
     def _validate(self, X, **options):
         """X as a float64 array, with NaN only where they can be dealt with."""
+        X = moments.name_columns(moments.unmask(X))
         X = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", **options)
         if np.isnan(X).any() and not self._takes_gaps:
             raise ValueError(
@@ -385,7 +388,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         if self.n_independent in (None, "auto"):
             signals = np.maximum(counts * share - bool(self.centre), 1.0)
         else:
-            signals = np.maximum(counts / n * self.n_independent, 1.0)
+            signals = np.maximum(counts / n * float(self.n_independent), 1.0)
         self.n_samples_ = int(n)
         self._missing = 1 - np.diag(counts).mean() / n if gaps else 0.0
         self.n_effective_ = float(to_vector(torch.from_numpy(signals)).mean()) if gaps else float(signals)
@@ -394,11 +397,10 @@ class GraphLearner(LearnedGraph, BaseEstimator):
     def _doubt(self, *found):
         self.doubts_ += [doubt for doubt in found if doubt]
 
-    def _doubt_pairs(self, y, edges):
+    def _doubt_pairs(self, y, edges, n_signals):
         """Doubts about columns, by their variances and distances y (E,), and about the size of the graph."""
         edges = all_pairs(self.n_features_in_) if edges is None else edges
-        deviations = np.sqrt(self._variances)
-        about = (deviations, self.n_effective_, self.node_names_)
+        about = (np.sqrt(self._variances), n_signals, self.node_names_)
         self._doubt(*doubts.of_columns(y.numpy(), edges.numpy(), *about, scaled=self.standardise))
         if self._is_broad:
             self._doubt(*doubts.of_size(self._probability, self.n_effective_))
@@ -437,6 +439,8 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         """The graph of distances y (E,), by any method but the broad network."""
         start = time.perf_counter()
         probability = None
+        if self.method in ("mle", "unrolling"):
+            moments.check_distinct(y, edges, self.node_names_, self.method)
         if self.n_features_in_ == 2:  # one edge, whose weight is a matter of scale
             w = torch.ones_like(y)
             probability = torch.ones_like(y) if self.method == "equivariant" else None
@@ -445,7 +449,7 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         elif self.method == "unrolling":
             w = self._unrolling(y, edges)
         elif self.method == "mle":
-            w = self._mle(y)
+            w = laplacian_mle(y)
         else:
             w = self._convex(y, edges, self.average_degree)
         self._say(f"{self.method} in {time.perf_counter() - start:.1f} s")
@@ -457,13 +461,6 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         network = _network("equivariant", self.prior)
         probability, weight = network(y, n_independent, edges, self.n_features_in_, progress=self._talks)
         return probability * weight, probability
-
-    def _mle(self, y):
-        zero = torch.nonzero(y == 0)[:, 0]
-        if len(zero):
-            same = self.node_names_[all_pairs(self.n_features_in_)[:, zero[0]]].tolist()
-            raise ValueError(f"columns {same} of X are equal, infinitely connected for mle: drop one of them")
-        return laplacian_mle(y)
 
     def _convex(self, y, edges, average_degree):
         """Solution of Eq. (4) of the wished degree."""
@@ -515,10 +512,6 @@ class GraphLearner(LearnedGraph, BaseEstimator):
         edges = all_pairs(self.n_features_in_) if edges is None else edges
         A = adjacency(x, edges, self.n_features_in_)
         return A if self.candidates else A.toarray()
-
-
-def _is_number(x, low, high):
-    return isinstance(x, Real) and low <= x <= high
 
 
 # --- networks --------------------------------------------------------------------------------------------------------

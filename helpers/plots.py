@@ -153,9 +153,8 @@ def network(graph, *, axis=None, positions=None, labels=None, seed=0):
         hidden = pass_behind(positions, edges)
         for chosen, how in ((~hidden, {}), (hidden, ARCS)):
             some = [edge for edge, is_drawn in zip(edges, chosen) if is_drawn]
-            if some:
-                own = {name: values[chosen].tolist() for name, values in looks.items()}
-                nx.draw_networkx_edges(graph, positions, some, ax=axis, **own, **how)
+            own = {name: values[chosen].tolist() for name, values in looks.items()}
+            nx.draw_networkx_edges(graph, positions, some, ax=axis, **own, **how)
         if (signed < 0).any():
             kinds = (("positive weight", POSITIVE, "-"), ("negative weight", NEGATIVE, "--"))
             handles = [Line2D([], [], color=colour, ls=dashes, label=text) for text, colour, dashes in kinds]
@@ -163,7 +162,7 @@ def network(graph, *, axis=None, positions=None, labels=None, seed=0):
     nx.draw_networkx_nodes(graph, positions, ax=axis, node_size=35, node_color=NODE, edgecolors="white")
     if len(graph) <= 50 if labels is None else labels:
         for node, place in positions.items():
-            axis.annotate(node, place, (0, 5), textcoords="offset points", ha="center", fontsize=8)
+            axis.annotate(node, place, (0, 5), textcoords="offset points", ha="center", fontsize=8, parse_math=False)
     axis.margins(0.08)
     axis.axis("off")
     return axis.figure

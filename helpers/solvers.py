@@ -22,6 +22,7 @@ from .engine.newton import dual_newton, node_gap, search_theta
 from .engine.problem import Problem, check_positive
 from .graphs import degrees, degrees_adjoint, to_vector
 
+REMEDY = "; if distances differ by orders of magnitude, scale signals to equal deviations, and drop copies of a node"
 CHECK_EVERY = 20  # iterations of PDS and ADMM between two looks at the duality gap
 
 
@@ -323,4 +324,4 @@ def _warn(text):
     while frame.f_back and frame.f_globals["__name__"] in (__name__, "torch.utils._contextlib"):
         frame = frame.f_back
         level += 1
-    warnings.warn(text, ConvergenceWarning, stacklevel=level)
+    warnings.warn(text + REMEDY, ConvergenceWarning, stacklevel=level)

@@ -96,6 +96,23 @@ def test_every_column_twice_names_the_first_pairs():
     assert "6 pairs" in told
 
 
+def test_two_samples_make_no_copies():
+    """Once centred, every two columns of two rows are equal or opposite."""
+    y, edges, deviations, _ = about(X[:2] - X[:2].mean(0))
+    assert doubts.of_copies(y, deviations, edges, 1.0, NAMES) is None
+    assert "15 pairs" in doubts.of_copies(y, deviations, edges, 10.0, NAMES)
+    n = np.where(np.eye(6), 10.0, 1.0)
+    n[0, 1] = n[1, 0] = 10
+    assert doubts.of_copies(y, deviations, edges, n, NAMES).startswith("1 pair ('a' and 'b')"), "each pair by its own"
+
+
+def test_copies_are_named_where_most_pairs_are_copies():
+    many = np.hstack([X[:, [0]] * np.arange(1, 10), X[:, 1:3]])
+    many += 1e-9 * np.random.default_rng(3).standard_normal(many.shape)
+    (told,) = of_columns(many, np.arange(11))
+    assert told.startswith("36 pairs")
+
+
 def test_columns_that_agree_by_chance_are_no_copies():
     few = np.random.default_rng(2).standard_normal((3, 400))
     y, edges, deviations, n = about(few)
@@ -131,6 +148,8 @@ def test_negative_partial_correlations_are_told_where_the_model_has_none():
     assert told.startswith("1 of 15 ") and "'a' and 'b'" in told and "about -0.5" in told and "signed=True" in told
     assert doubts.of_negative_correlations(S, 15, NAMES) is None, "too few samples to tell"
     assert doubts.of_negative_correlations(X.T @ X / 300, 300, NAMES) is None
+    told = doubts.of_negative_correlations(S * np.outer(c := 10.0 ** np.arange(0, -60, -10), c), 300, NAMES)
+    assert "'a' and 'b' about -0.5" in told, "in any units"
     S[5] = S[:, 5] = 0
     assert doubts.of_negative_correlations(S, 300, NAMES) is not None, "a constant column is no hindrance"
 
@@ -146,6 +165,61 @@ def test_time_is_told_if_it_matters():
     assert doubts.of_time(series[:30]) is not None, "thirty rows are enough to see it"
     assert doubts.of_time(np.where(RNG.random(series.shape) < 0.1, np.nan, series)) is not None
     assert doubts.of_time(1000 + X) is None, "a level is no autocorrelation"
+
+
+def test_time_is_judged_by_the_rows_that_have_a_neighbour():
+    """Of 2,000 rows 20 are followed by one that is known: a correlation of 0.4 between them is chance."""
+    raised = []
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        rows = rng.standard_normal((2000, 1)) + 0.1 * rng.standard_normal((2000, 5))
+        rows[np.arange(2000) % 100 > 1] = np.nan
+        raised.append(doubts.of_time(rows) is not None)
+    assert np.mean(raised) <= 0.02
+
+
+DAYS = np.arange(2000)
+PATTERNS = {
+    "every 7 rows": DAYS % 7 >= 5,
+    "every 12 rows": 0.4 * np.sin(2 * np.pi * DAYS / 12),
+    "a trend or a level": (DAYS > 1200) * 0.5,
+}
+
+
+@pytest.mark.parametrize("what", PATTERNS)
+def test_patterns_that_come_again_and_levels_are_told(what):
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((2000, 10))
+    table = 3 * PATTERNS[what][:, None] * rng.standard_normal(10) + noise
+    for rows in (table, np.where(rng.random(table.shape) < 0.1, np.nan, table)):
+        told = doubts.of_pattern(rows)
+        assert told == doubts.of_pattern(1e150 * rows), "in any unit"
+        assert what in told and "subtract" in told and "n_independent=n_samples silences this" in told
+    assert doubts.of_pattern(noise) is None
+    assert doubts.of_pattern(rng.permutation(table)) is None
+
+
+def test_samples_that_forget_have_no_pattern():
+    rng = np.random.default_rng(5)
+    noise = rng.standard_normal((1000, 8)) + 3 * rng.standard_normal((1000, 1))
+    for memory in (0.2, 0.9, 0.99, 1.0):
+        slow = noise.copy()
+        for t in range(1, len(slow)):
+            slow[t] += memory * slow[t - 1]
+        assert doubts.of_pattern(slow) is None
+    spikes = noise + 300 * (np.isin(np.arange(1000), (100, 310)))[:, None]
+    assert doubts.of_pattern(spikes) is None, "two outliers are no pattern"
+    for n in range(1, 10):
+        assert doubts.of_pattern(noise[:n]) is None
+
+
+@pytest.mark.parametrize("period", [5, 12, 50])
+def test_a_period_is_the_first_lag_of_a_maximum(period):
+    rho = np.cos(2 * np.pi * np.arange(1, 200) / period) * np.linspace(0.5, 0.4, 199)
+    assert doubts.find_period(rho, 8) == period
+    rho[3 * period - 1] = 0.52  # by chance
+    assert doubts.find_period(rho, 8) == period
+    assert doubts.find_period(np.linspace(0.5, 0.1, 100), 8) is None, "only falls"
 
 
 def test_sizes_and_densities_outside_of_training_are_told():

@@ -134,6 +134,17 @@ def test_a_long_name_in_a_doubt_stays_whole(fitted):
     assert repr(name) in fitted.summary()
 
 
+def test_what_was_assumed_is_what_the_fit_assumed(fitted):
+    text, score = fitted.summary(), fitted.score(FRAME)
+    fitted.set_params(method="exact", signed=False, self_loops=False, robust=True, time_series=True, centre=False)
+    assert fitted.summary() == text
+    assert fitted.score(FRAME) == score
+    assert fitted.edge_probability_.any()
+    assert "method='exact'" in fitted.fit(FRAME).summary()
+    with pytest.raises(AttributeError, match="method='exact' has no edge probabilities"):
+        _ = fitted.set_params(method="equivariant").edge_probability_
+
+
 def test_the_summary_tells_what_is_missing_and_what_to_distrust():
     gaps = FRAME.mask(np.random.default_rng(0).random(FRAME.shape) < 0.6).iloc[:25].assign(copy=lambda d: d["sensor 0"])
     with pytest.warns(UserWarning, match="copies"):

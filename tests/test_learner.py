@@ -103,7 +103,8 @@ def test_plot_draws_every_edge_and_name():
     figure = fitted.plot(seed=1)
     (axis,) = figure.axes
     assert {text.get_text() for text in axis.texts} == set(fitted.feature_names_in_)
-    assert len(axis.collections[0].get_segments()) == fitted.to_networkx().number_of_edges()
+    n_drawn = len(axis.collections[0].get_segments()) + len(axis.patches)  # straight and bent
+    assert n_drawn == fitted.to_networkx().number_of_edges()
     assert not GraphLearner("exact").fit(X).plot(labels=False).axes[0].texts
     plots.plt.close("all")
 
@@ -444,6 +445,13 @@ def test_moments_that_cannot_be():
         GraphLearner(time_series=True).fit_moments(S, 100)
     with pytest.raises(ValueError, match="names has 3 entries and S 12 columns"):
         GraphLearner().fit_moments(S, 100, names=["a", "b", "c"])
+    with pytest.raises(ValueError, match=r"column names \['a', 'a'"):
+        GraphLearner().fit_moments(S, 100, names=["a"] * 12)
+    for factor in (1e-320, 1e306):
+        with pytest.raises(ValueError, match=r"X varies by .* or S by its square"):
+            GraphLearner().fit_moments(factor * np.eye(3), 100)
+    fitted = GraphLearner(time_series=True).fit(slow_series())
+    assert not hasattr(fitted.set_params(time_series=False).fit_moments(S, 100), "memory_")
     fitted = GraphLearner().fit(pd.DataFrame(X).add_prefix("x"))
     with pytest.raises(ValueError, match="symmetric"):
         fitted.fit_moments(X[:3], 10)
@@ -482,6 +490,86 @@ def test_gaps_cost_samples_and_nothing_else(monkeypatch):
     for options in ({"method": "exact"}, {"prior": "mixed"}, {"candidates": 5}):
         with pytest.raises(ValueError, match=r"X contains NaN: .*or impute"):
             GraphLearner(**options).fit(gaps)
+
+
+def test_copies_are_told_in_spite_of_gaps_and_noise_is_none():
+    rng = np.random.default_rng(0)
+    for n, m in ((10, 15), (60, 8)):
+        noise = rng.standard_normal((n, m))
+        for data, told in ((noise, False), (np.hstack([noise, 3 - noise[:, :1]]), True)):
+            gaps = np.where(rng.random(data.shape) < 0.15, np.nan, data)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                doubts = GraphLearner().fit(gaps).doubts_
+            assert any(f"1 pair (0 and {m}) of columns are (nearly) copies" in doubt for doubt in doubts) == told
+            assert any("copies" in doubt for doubt in doubts) == told
+
+
+def test_a_score_of_gaps_is_a_density_of_what_is_known():
+    gaps = np.where(np.random.default_rng(1).random(SIGNED.shape) < 0.2, np.nan, SIGNED)
+    known = (~np.isnan(gaps)).sum(1).mean()
+    for factor in (1e-3, 1e100):
+        scaled = GraphLearner().fit(factor * gaps).score(factor * gaps)
+        assert scaled == pytest.approx(GraphLearner().fit(gaps).score(gaps) - known * np.log(factor), rel=1e-9)
+    law = multivariate_normal(cov=(fitted := GraphLearner().fit(SIGNED)).covariance_[:5, :5])
+    row = np.r_[SIGNED[0, :5], np.full(7, np.nan)]
+    assert fitted.score(row[None]) == pytest.approx(law.logpdf(row[:5] - fitted.location_[:5]))
+
+
+def test_tables_without_values_are_refused():
+    empty = np.full((20, 12), np.nan)
+    every_other = np.where(np.arange(3000)[:, None] % 2, np.nan, slow_series())
+    for wrong, options in ((empty, {}), (every_other, {"time_series": True})):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            if not options:
+                with pytest.raises(ValueError, match="fewer than 3 values"):
+                    GraphLearner(**options).fit(wrong)
+            with pytest.raises(ValueError, match="X has no row with a value"):
+                GraphLearner(**options).fit(slow_series()).score(wrong)
+
+
+def test_masked_values_count_as_missing():
+    gaps = np.random.default_rng(0).random(SIGNED.shape) < 0.1
+    masked, nan = np.ma.array(SIGNED, mask=gaps), np.where(gaps, np.nan, SIGNED)
+    fitted, expected = GraphLearner().fit(masked), GraphLearner().fit(nan)
+    np.testing.assert_array_equal(fitted.adjacency_, expected.adjacency_)
+    assert fitted.score(masked) == expected.score(nan)
+    with pytest.raises(ValueError, match="contains NaN"):
+        GraphLearner("exact").fit(masked)
+    with pytest.raises(ValueError, match="S contains NaN"):
+        GraphLearner().fit_moments(np.ma.array(np.eye(3), mask=np.eye(3)), 9)
+
+
+def test_labels_that_are_no_texts_become_texts():
+    frame = pd.DataFrame(SIGNED)
+    for labels in (
+        range(5, 17),
+        [*range(11), "last"],
+        [("a", k) for k in range(12)],
+        pd.date_range("2020", periods=12),
+    ):
+        frame.columns = labels
+        fitted = GraphLearner().fit(frame)
+        assert fitted.node_names_.tolist() == [str(label) for label in frame.columns]
+        assert np.isfinite(fitted.score(frame))
+        of_moments = GraphLearner().fit_moments(frame.cov(), len(frame))
+        assert of_moments.node_names_.tolist() == fitted.node_names_.tolist()
+    frame.columns = range(12)
+    assert GraphLearner().fit(frame).node_names_.tolist() == list(range(12))
+    frame.columns = [0, 0, *range(10)]
+    with pytest.raises(ValueError, match=r"column names \[0, 0, 0\] are missing or not the only ones"):
+        GraphLearner().fit(frame)
+
+
+def test_patterns_are_told_however_rows_are_counted():
+    """The weekends of two years."""
+    rng = np.random.default_rng(0)
+    weeks = 3 * (np.arange(730) % 7 >= 5)[:, None] * rng.standard_normal(10) + rng.standard_normal((730, 10))
+    for options in ({}, {"n_independent": "auto"}, {"time_series": True}):
+        with pytest.warns(UserWarning, match="as if a pattern came back every 7 rows"):
+            GraphLearner(**options).fit(weeks)
+    assert not any("rows" in doubt for doubt in GraphLearner(n_independent=730).fit(weeks).doubts_)
 
 
 def test_a_column_with_too_few_values_is_named():
@@ -856,6 +944,9 @@ def test_no_more_candidates_are_advised_than_there_are_nodes():
         {"method": "mle", "candidates": 5}, {"prior": "mixed", "method": "unrolling", "candidates": 5},
         {"signed": True}, {"self_loops": True}, {"signed": 2}, {"self_loops": "no"}, {"n_independent": "automatic"},
         {"signed": True, "method": "equivariant", "prior": "mixed"}, {"time_series": 1}, {"time_series": "yes"},
+        {"signed": 0, "method": "equivariant"}, {"self_loops": 0, "method": "equivariant"}, {"self_loops": np.True_},
+        {"average_degree": True}, {"n_independent": True}, {"n_independent": 1e300}, {"n_independent": 10**400},
+        {"centre": "no"}, {"standardise": np.nan}, {"robust": 1}, {"robust": None}, {"verbose": "no"}, {"verbose": 0},
     ],
 )  # fmt: skip
 def test_bad_options_are_named(options):
@@ -875,6 +966,16 @@ def test_the_limits_of_options_are_possible(options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         GraphLearner(**{"method": "exact", "verbose": False} | options).fit(X)
+
+
+@pytest.mark.parametrize("name", ["signed", "self_loops"])
+def test_flags_of_numpy_mean_what_they_say(name):
+    for flag in (False, True):
+        one, other = (GraphLearner(**{name: value}).fit(SIGNED) for value in (flag, np.bool_(flag)))
+        np.testing.assert_array_equal(one.adjacency_, other.adjacency_)
+        assert one.summary() == other.summary()
+    flags = {name: np.False_ for name in ("centre", "standardise", "robust", "time_series", "verbose")}
+    GraphLearner("exact", **flags).fit(X)
 
 
 def test_a_degree_that_the_candidates_do_not_have_is_refused():
@@ -902,6 +1003,10 @@ def test_bad_columns_are_named():
     with pytest.raises(ValueError, match=r"\['x3', 'copy'\] of X are equal"):
         GraphLearner("mle").fit(frame)
     assert GraphLearner("exact").fit(frame).adjacency_[3, 20] > 0
+    with pytest.raises(ValueError, match=r"\['x3', 'copy'\] of X are equal, infinitely connected for unrolling: drop"):
+        GraphLearner("unrolling").fit(frame)
+    with pytest.raises(ValueError, match=r"constant columns, \['copy'\]"):
+        GraphLearner(standardise=True).fit(frame.assign(copy=0.1))
     with pytest.raises(ValueError, match=r"constant columns, \['copy'\]"):
         GraphLearner(standardise=True).fit(frame.assign(copy=1.0))
     with pytest.raises(ValueError, match="X is constant"):

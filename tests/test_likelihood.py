@@ -148,6 +148,16 @@ def test_approximate_mle_approaches_the_exact_one(ba):
     torch.testing.assert_close(1e-6 * r, approximate_mle(y, 3)[1])
 
 
+def test_approximate_mle_of_columns_that_are_infinitely_connected():
+    """Moments in exact numbers have no inverse; a graph beside is as it was."""
+    copies = torch.tensor([2, 1e-17, 2, 2, 1e-17, 2], dtype=torch.float64)
+    other = torch.tensor([1.0, 2, 3, 4, 5, 6], dtype=torch.float64)
+    w, r = approximate_mle(torch.stack([copies, other]))
+    assert w.isfinite().all() and r.isfinite().all()
+    assert w[0, [1, 4]].min() > 1e6 * w[0, [0, 2, 3, 5]].max()
+    torch.testing.assert_close(w[1], approximate_mle(other)[0], rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("n_probes", [None, 64])
 def test_approximate_mle_on_a_list(n_probes):
     w = sample_graphs("WS", 1, 30, seed=3, dtype=torch.float64)[0]
@@ -278,6 +288,7 @@ def test_convergence_and_bad_noise_are_said(ba):
     with pytest.warns(ConvergenceWarning, match="KKT residual") as said:
         laplacian_mle(ba[1], n_iter=2)
     assert said[0].filename == __file__
+    assert "scale signals to equal deviations" in str(said[0].message)
     for sigma2 in (-1, math.nan, math.inf):
         with pytest.raises(ValueError, match="sigma2="):
             laplacian_mle(ba[1], sigma2=sigma2)

@@ -68,6 +68,43 @@ def test_a_scale_is_found_in_any_unit(robust):
     np.testing.assert_allclose(location_and_scale(Z * c, NAMES, **how)[1], scale * c)
 
 
+@pytest.mark.parametrize("robust", [False, True])
+@pytest.mark.parametrize("value", [0.1, 2.7, 100.1, 5.0])
+def test_a_column_that_rests_is_centred_on_its_value(value, robust):
+    """Its mean may differ from it by rounding, and medians are taken twice."""
+    table = Z[:100].copy()
+    table[:, 3] = value
+    for rows in (table, np.where(RNG.random(table.shape) < 0.2, np.nan, table)):
+        location, _ = location_and_scale(rows, NAMES, centre=True, standardise=False, robust=robust)
+        assert location[3] == value
+        with pytest.raises(ValueError, match=r"constant columns, \['d'\]"):
+            location_and_scale(rows, NAMES, centre=True, standardise=True, robust=robust)
+    location, scale = location_and_scale(table, NAMES, centre=False, standardise=True, robust=robust)
+    assert location[3] == 0 and scale[3] == pytest.approx(value, rel=0.1)
+
+
+def test_masked_values_are_missing():
+    whole = np.ma.array(np.arange(6).reshape(2, 3), mask=np.eye(2, 3))
+    np.testing.assert_array_equal(moments.unmask(whole), [[np.nan, 1, 2], [3, np.nan, 5]])
+    assert moments.unmask(Z) is Z
+
+
+def test_names_of_columns_are_texts_of_their_own():
+    assert moments.check_names(None, 3) is None
+    assert moments.check_names([5, 3, "x"], 3) == ["5", "3", "x"]
+    assert moments.check_names([("a", 1), ("a", 2)], 2) == ["('a', 1)", "('a', 2)"]
+    assert moments.check_names(range(3), 3) is None and moments.check_names(list("012"), 3) == ["0", "1", "2"]
+    with pytest.raises(ValueError, match=r"names \['a', 'a'\] are missing or not the only ones: give each"):
+        moments.check_names(["a", "a", "b"], 3)
+    with pytest.raises(ValueError, match=r"names \[None\] are missing"):
+        moments.check_names(["a", None, "b"], 3)
+    with pytest.raises(ValueError, match="names has 2 entries and S 3 columns"):
+        moments.check_names(["a", "b"], 3)
+    for wrong in ("abc", {"a": 1, "b": 2, "c": 3}, {"a", "b", "c"}, 5):
+        with pytest.raises(ValueError, match=r"names=.*: a list with one name per column is needed"):
+            moments.check_names(wrong, 3)
+
+
 def test_the_first_five_bad_columns_are_named():
     names = np.array(list("abcdefg"))
     few = r"\['b', 'c', 'd', 'e', 'f'\]: drop"
@@ -88,6 +125,8 @@ def test_rows_without_values_are_dropped_and_columns_with_few_are_named():
         drop_empty_rows(gaps, NAMES)
     gaps[2, 3] = 1.0
     drop_empty_rows(gaps, NAMES)
+    with pytest.raises(ValueError, match="X has no row with a value"):
+        moments.known_rows(gaps * np.nan)
     assert len(drop_empty_rows(Z[:2], NAMES)) == 2, "two rows without gaps are enough"
 
 
@@ -316,9 +355,51 @@ def test_bad_moments_are_refused():
         check_moments(np.zeros((3, 3)), 10)
     with pytest.raises(ValueError, match="NaN"):
         check_moments(np.full((3, 3), np.nan), 10)
-    for n in (0, np.inf, np.array([1, 2, 0])):
+    uneven = 10 + np.triu(np.ones((3, 3)))
+    for n in (0, np.inf, np.array([1, 2, 0]), np.array([9, 9, 9]), uneven, 2j, True, 10**400, 1e300, None, "9", [[9]]):
         with pytest.raises(ValueError, match="n_samples="):
             check_moments(S, n)
+    np.testing.assert_array_equal(check_moments(S, uneven + uneven.T)[1], uneven + uneven.T)
+
+
+def test_symmetry_is_judged_in_units_of_the_columns():
+    """Rounding of an entry that happens to be near 0 is no asymmetry."""
+    S = np.diag([1.0, 4, 1e-8])
+    S[0, 1] = 1e-9
+    S[0, 2] = 1e-11
+    S, _ = check_moments(S, 10)
+    np.testing.assert_array_equal(S, S.T)
+    S[0, 2] += 1e-9
+    with pytest.raises(ValueError, match=r"S\[0, 2\] is 1.\d*e-09 and S\[2, 0\] is 5e-12: a symmetric matrix"):
+        check_moments(S, 10)
+    with pytest.raises(ValueError, match=r"S\[1, 1\] is -4: a symmetric matrix with variances"):
+        check_moments(np.diag([1.0, -4, 1]), 10)
+
+
+def test_copies_are_perfectly_correlated_over_common_rows():
+    gaps = with_gaps(np.column_stack([Z + 3, 7 - 2 * Z[:, 0]]), 0.3)
+    S, *_ = second_moments(gaps - np.nanmean(gaps, 0), ddof=1)
+    found = moments.common_moments(gaps, S)
+    np.testing.assert_allclose(np.diag(found), np.diag(S))
+    assert found[0, 6] == pytest.approx(-np.sqrt(S[0, 0] * S[6, 6]), rel=1e-12)
+    np.testing.assert_allclose(
+        found, np.diag(np.sqrt(np.diag(S))) @ pd.DataFrame(gaps).corr() @ np.diag(np.sqrt(np.diag(S)))
+    )
+    assert moments.common_moments(Z, found) is found
+
+
+def test_two_columns_are_equal_but_for_rounding():
+    names = np.array(list("abc"))
+    for y in (torch.tensor([3.0, 0, 2]), torch.tensor([3, 1e-16, 2], dtype=torch.float64)):
+        with pytest.raises(
+            ValueError, match=r"columns \['a', 'c'\] of X are equal, infinitely connected for mle: drop"
+        ):
+            moments.check_distinct(y, None, names, "mle")
+        with pytest.raises(ValueError, match=r"columns \['b', 'a'\]"):
+            moments.check_distinct(y, torch.tensor([[0, 1, 2], [1, 0, 0]]), names, "mle")
+    with pytest.raises(ValueError, match="vary so much less than others set standardise=True"):
+        moments.check_distinct(torch.tensor([1e-30, 1, 1], dtype=torch.float64), None, names, "mle")
+    moments.check_distinct(torch.tensor([3, 1e-12, 2], dtype=torch.float64), None, names, "mle")
 
 
 # --- likelihood -------------------------------------------------------------------------------------------------------
@@ -335,6 +416,9 @@ def test_likelihood_is_scipys_and_rows_with_gaps_count_by_what_they_have():
         on = ~np.isnan(row)
         expected.append(multivariate_normal(cov=Sigma[np.ix_(on, on)]).logpdf(row[on]))
     assert mean_log_likelihood(gaps, K) == pytest.approx(np.mean(expected))
+    for rows in (gaps, Z):
+        in_metres = mean_log_likelihood(rows / 1000, K * 1000**2)
+        assert mean_log_likelihood(rows, K, unit=1e-3) == pytest.approx(in_metres), "a density of what is known"
 
 
 # --- time -------------------------------------------------------------------------------------------------------------

@@ -212,6 +212,9 @@ def test_networks_take_an_axis_positions_and_labels():
     assert axis.collections[-1].get_offsets()[:, 0].tolist() == list(range(51))
     assert len(plots.network(graph, positions=positions, labels=True).axes[0].texts) == 51
     assert len(plots.network(nx.empty_graph(50)).axes[0].texts) == 50
+    dollars = plots.network(nx.relabel_nodes(nx.empty_graph(2), {0: "price in $", 1: r"$\cost$"}), labels=True)
+    dollars.canvas.draw()
+    assert [text.get_text() for text in dollars.axes[0].texts] == ["price in $", r"$\cost$"]
     assert not plots.network(nx.empty_graph(3), labels=False).axes[0].texts
 
 

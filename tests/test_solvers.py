@@ -227,6 +227,7 @@ def test_pds_warns_with_the_gap(ba):
     with pytest.warns(ConvergenceWarning, match="relative gap") as record:
         exact(ba[1], n_iter=2)
     assert record[0].filename == __file__
+    assert "scale signals to equal deviations" in str(record[0].message)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pds(ba[1], n_iter=5, tol=0)

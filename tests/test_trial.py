@@ -208,6 +208,10 @@ def apart(n_both, n=100, m=6):
     return X
 
 
+def pattern(levels, n=280, m=8):
+    return np.resize(levels, n)[:, None] * RNG.normal(size=m) + RNG.normal(size=(n, m))
+
+
 DOUBTS = {
     "none": (signed_chain, {}, 0),
     "units": (lambda: signed_chain() * np.resize([1.0, 2000.0], 20), {}, 1),
@@ -219,6 +223,11 @@ DOUBTS = {
     "time": (lambda: slow_rows(0.8), {}, 1),
     "time with gaps": (lambda: holes(slow_rows(0.9), 0.1), {}, 1),
     "hardly any time": (lambda: slow_rows(0.2), {}, 0),
+    "a week": (lambda: pattern([0, 0, 0, 0, 0, 3, 3]), {}, 1),
+    "a day with gaps": (lambda: holes(pattern(3 * np.sin(np.arange(24) * np.pi / 12)), 0.1), {}, 1),
+    "a step": (lambda: pattern(np.repeat([0, 2], 140)), {}, 1),
+    "copies with gaps": (lambda: holes(with_copy(-1, 0), 0.1), {}, 1),
+    "mostly copies": (lambda: signals("BA", 5, 100)[:, np.repeat(range(3), 6)], {}, 1),
     "very slow": (lambda: slow_rows(0.995), {"standardise": True}, 1),
     "one cause of all": (lambda: RNG.normal(size=(9000, 1)) + RNG.normal(size=(9000, 12)), {}, 1),
     "smoothed": (heat_on_a_grid, {}, 1),

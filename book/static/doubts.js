@@ -5,7 +5,7 @@
 
 const UNITS = 100; // between the largest and the smallest standard deviation
 const ALIKE = 1e-4; // share of its variance that a copy of another column has for itself
-const ROUNDING = 1e-12; // such a share may be nothing else; if most are no larger, most columns are copies
+const MIN_COMMON = 10; // rows by which copies are told
 const MIN_OPPOSED = 5; // negative edges,
 const SHARE_OPPOSED = 0.25; // and of all of them
 const BY_CHANCE = 0.001;
@@ -16,6 +16,9 @@ const MOST_PRODUCTS = 2e9; // of numbers: a long and slow series must not keep t
 const MOST_SAMPLES = 10_000; // that the network was trained on
 const DENSITY = 0.9; // edges per pair, of graphs that have
 const MIN_DENSE = 10; // nodes
+const PATTERN = 5; // standard errors of the autocorrelation that a pattern leaves, long after samples forget
+const AGAIN = 0.8; // of its maximum, is an autocorrelation that is high again
+const MAX_LAGS = 400; // rows within which a pattern comes again
 const N_NAMED = 3;
 
 const written = (x) => Math.round(x).toLocaleString("en");
@@ -34,10 +37,10 @@ function findDoubts({ S, n, X, edges, names, standardise }) {
   return [
     typeof n === "number" ? null : doubtGaps(n, names),
     standardise ? null : doubtUnits(deviations, names),
-    doubtCopies(S, deviations, names),
+    doubtCopies(X && typeof n !== "number" ? commonCorrelations(centre(X, m, false), m) : correlationsOf(S, deviations, m), names),
     ...doubtSize(typeof n === "number" ? n : mean(toVector(n, m, allPairs(m))), edges, m),
     doubtOpposedEdges(edges, names),
-    X ? doubtTime(centre(X, m, false), m) : null,
+    X ? doubtOrder(centre(X, m, false), m) : null,
   ].filter(Boolean);
 }
 
@@ -70,13 +73,38 @@ function doubtUnits(deviations, names) {
   return `Standard deviations of the columns differ ${fold}-fold, from ${from} to ${to}, as if they had different units: if they have, tick the first option and learn again.`;
 }
 
-// Columns that nearly are copies, up to sign. With the ten rows that a table has at least, this never happens by chance.
-function doubtCopies(S, deviations, names) {
-  const m = names.length;
+// Correlations of all pairs, (E,), from second moments S (m, m).
+function correlationsOf(S, deviations, m) {
   const [i, j] = allPairs(m);
-  const unexplained = Float64Array.from(i, (a, e) => 1 - (S[a * m + j[e]] / (deviations[a] * deviations[j[e]])) ** 2);
-  const usual = quantile(unexplained, 0.5);
-  const limit = ALIKE * (usual > ROUNDING ? usual : 1);
+  return Float64Array.from(i, (a, e) => S[a * m + j[e]] / (deviations[a] * deviations[j[e]]));
+}
+
+// The same over the rows of Z (n, m) that have both columns, if there are enough: so copies are seen in spite of gaps.
+function commonCorrelations(Z, m) {
+  const [i, j] = allPairs(m);
+  const [n, x, y, xx, yy, xy] = Array.from({ length: 6 }, () => new Float64Array(i.length));
+  for (let row = 0; row < Z.length; row += m) {
+    for (let e = 0; e < i.length; e++) {
+      const a = Z[row + i[e]];
+      const b = Z[row + j[e]];
+      if (a !== a || b !== b) continue; // NaN
+      n[e]++;
+      x[e] += a;
+      y[e] += b;
+      xx[e] += a * a;
+      yy[e] += b * b;
+      xy[e] += a * b;
+    }
+  }
+  const r = (e) => (xy[e] - (x[e] * y[e]) / n[e]) / Math.sqrt((xx[e] - x[e] ** 2 / n[e]) * (yy[e] - y[e] ** 2 / n[e]));
+  return n.map((count, e) => (count < MIN_COMMON ? 0 : r(e) || 0));
+}
+
+// Columns that nearly are copies, up to sign, by correlations r (E,). With ten rows this never happens by chance.
+function doubtCopies(r, names) {
+  const [i, j] = allPairs(names.length);
+  const unexplained = r.map((x) => 1 - x ** 2);
+  const limit = Math.max(ALIKE * quantile(unexplained, 0.5), COPY);
   const alike = [...i.keys()].filter((e) => unexplained[e] <= limit);
   if (!alike.length) return null;
   const pairs = alike.map((e) => `${quoted(names[i[e]])} and ${quoted(names[j[e]])}`);
@@ -138,11 +166,13 @@ function autocorrelations(Z, m) {
   const at = (lag) => {
     const sums = new Float64Array(m);
     const pairs = new Float64Array(m);
-    for (let k = 0; k < (n - lag) * m; k++) {
-      const product = Z[k] * Z[k + lag * m];
-      if (Number.isNaN(product)) continue;
-      sums[k % m] += product;
-      pairs[k % m]++;
+    for (let row = 0; row < (n - lag) * m; row += m) {
+      for (let j = 0; j < m; j++) {
+        const product = Z[row + j] * Z[row + j + lag * m];
+        if (product !== product) continue; // NaN
+        sums[j] += product;
+        pairs[j]++;
+      }
     }
     return sums.map((sum, j) => (sum / Math.max(pairs[j], 0.5)) * (n - lag));
   };
@@ -165,11 +195,57 @@ function effectiveShare(Z, m) {
   return mean(toVector(sums, m, allPairs(m)).map((x) => 1 / clamp(1 + 2 * x, 1, n)));
 }
 
+const doubtOrder = (Z, m) => doubtPattern(Z, m) ?? doubtTime(Z, m);
+
+// A pattern that comes again and again, or a level that changes: samples that forget leave autocorrelations of the size of
+// 1 / sqrt(independent samples) long afterwards. It matters if by all lags at which it is seen rows are worth much less.
+function doubtPattern(Z, m) {
+  const n = Z.length / m;
+  const nLags = Math.floor(Math.min(n / 4, MAX_LAGS, MOST_PRODUCTS / Z.length));
+  const rho = autocorrelations(Z, m);
+  const shared = []; // means over pairs of columns of rho_i rho_j, by lag
+  const levels = []; // means over columns of rho_i
+  let time = 1;
+  let start = null;
+  for (let lag = 1; lag <= nLags; lag++) {
+    const r = rho(lag);
+    shared.push((total(r) ** 2 - total(r.map((x) => x * x))) / (m * (m - 1)));
+    levels.push(mean(r));
+    time += 2 * shared.at(-1);
+    if (start === null && lag >= MIN_LAGS && lag >= WINDOW * time) start = 2 * lag;
+    if (start === null && 2 * lag >= nLags) return null;
+  }
+  if (start === null || start >= nLags) return null;
+  const known = Z.reduce((sum, z) => sum + !Number.isNaN(z), 0) / Z.length;
+  const share = effectiveShare(Z, m);
+  const chance = 1 / (n * known ** 2 * share);
+  const seen = shared.slice(start).filter((x) => x > (PATTERN / 2) ** 2 * chance);
+  if (seen.length < MIN_LAGS || !seen.some((x) => x > PATTERN ** 2 * chance) || 1 / (1 / share + 2 * total(seen)) > WORTH) return null;
+  const k = findPeriod(levels, start);
+  const what = k ? `those ${written(k)} rows before them, as if a pattern came back every ${written(k)} rows` : "those long before them, as with a trend or a level that changes";
+  return (
+    `Rows resemble ${what}: columns that follow it look connected. ` +
+    `If their order means something, subtract ${k ? "the mean of each phase" : "the trend or level"} first.`
+  );
+}
+
+// The first lag at which an autocorrelation is high again; null if it only falls before its maximum, which comes after `start`.
+function findPeriod(rho, start) {
+  const top = rho.indexOf(Math.max(...rho.slice(start)), start);
+  const low = rho.slice(0, top).findIndex((x) => x < rho[top] / 2);
+  if (low < 0) return null;
+  const isHigh = (x) => x > AGAIN * rho[top];
+  let best = low + rho.slice(low).findIndex(isHigh);
+  for (let k = best; k <= top && isHigh(rho[k]); k++) if (rho[k] > rho[best]) best = k;
+  return best + 1;
+}
+
 // Rows that follow each other in time.
 function doubtTime(Z, m) {
   const n = Z.length / m;
   const first = autocorrelations(Z, m)(1);
-  if (!(Math.sqrt(mean(first.map((x) => x * x))) > 3 / Math.sqrt(n))) return null;
+  const nPairs = Z.reduce((sum, z, k) => sum + !Number.isNaN(z * Z[k + m]), 0) / m;
+  if (!(Math.sqrt(mean(first.map((x) => x * x)) * nPairs) > 3)) return null;
   const share = effectiveShare(Z, m);
   if (share > WORTH) return null;
   return (

@@ -9,20 +9,32 @@ import numpy as np
 from scipy import sparse, stats
 
 from .broad_law import LAW
-from .moments import MIN_VALUES, add_white_signal, autocorrelations, effective_share, fill_constant
+from .moments import (
+    COPY,
+    MIN_LAGS,
+    MIN_VALUES,
+    add_white_signal,
+    autocorrelations,
+    effective_share,
+    fill_constant,
+    lags_to_forget,
+    some_columns,
+)
 
 NODES, SAMPLES = LAW["nodes"], LAW["n_signals"]  # what the broad network was trained on
 DENSITY = 0.9  # edges per pair of nodes, of graphs that have
 MIN_DENSE = 10  # nodes
 UNITS = 100  # between the largest and the smallest standard deviation
 ALIKE = 1e-4  # share of its variance that a copy of another column has for itself
-ROUNDING = 1e-12  # such a share may be nothing else; if most are no larger, most columns are copies
 NEGATIVE = -0.2  # partial correlation
 MIN_OPPOSED = 5  # negative edges,
 SHARE_OPPOSED = 0.25  # and of all of them
 BY_CHANCE = 0.001
 UNROLLING_NODES = 20  # of the graphs that method="unrolling" was trained on
 WORTH = 0.8  # independent samples per row, below which it matters
+PATTERN = 5  # standard errors of the autocorrelation that a pattern leaves, long after samples forget
+AGAIN = 0.8  # of its maximum, is an autocorrelation that is high again
+MAX_LAGS = 400  # rows within which a pattern comes again
 N_NAMED = 3
 
 
@@ -61,21 +73,24 @@ def of_constant_columns(deviations, names):
 
 
 def of_copies(y, deviations, edges, n_signals, names):
-    """Columns that nearly are copies, up to sign, by the distances y (E,) of the pairs `edges` (2, E)."""
-    a, b = deviations[np.asarray(edges)]
+    """Columns that nearly are copies, up to sign, by the distances y (E,) of the pairs `edges` (2, E).
+
+    n_signals : the samples behind all pairs, or (m, m) behind each; of two, every two columns look like copies
+    """
+    i, j = np.asarray(edges)
+    n = n_signals[i, j] if np.ndim(n_signals) else n_signals
+    a, b = deviations[i], deviations[j]
     varied = (a > 0) & (b > 0)
     product = np.where(varied, a * b, 1)
     gap = np.where(varied, (y - (a - b) ** 2) / product, 1).clip(0, 4)  # 2 (1 - r)
     unexplained = gap * (1 - gap / 4)  # 1 - r^2
     m = len(deviations)
-    chance = stats.beta.cdf(np.maximum(unexplained, ROUNDING), max(n_signals - 1, 0.01) / 2, 0.5)
-    by_chance = m * (m - 1) / 2 * chance  # among all pairs
-    usual = np.median(unexplained)
-    limit = ALIKE * (usual if usual > ROUNDING else 1)
-    alike = np.flatnonzero((unexplained <= limit) & (by_chance < 0.001))
+    by_chance = m * (m - 1) / 2 * stats.beta.cdf(unexplained, np.maximum(n - 1, 0.01) / 2, 0.5)  # among all pairs
+    limit = max(ALIKE * np.median(unexplained), COPY)
+    alike = np.flatnonzero((unexplained <= limit) & (by_chance < 0.001) & (n >= 2))
     if not len(alike):
         return None
-    pairs = [f"{a!r} and {b!r}" for a, b in names[np.asarray(edges)[:, alike].T].tolist()]
+    pairs = [f"{a!r} and {b!r}" for a, b in zip(names[i[alike]].tolist(), names[j[alike]].tolist())]
     return (
         f"{_several(pairs, 'pair')} of columns are (nearly) copies of each other: their edge says nothing of the other "
         "columns, and which of the two has the other edges is chance; keep one of each"
@@ -88,7 +103,9 @@ def of_negative_correlations(S, n_signals, names):
     freedom = n_signals - m
     if m < 3 or freedom < 10:
         return None
-    K = np.linalg.inv(add_white_signal(fill_constant(S, n_signals), n_signals))
+    S = fill_constant(S, n_signals)
+    d = np.sqrt(np.diag(S))
+    K = np.linalg.inv(add_white_signal(S / np.outer(d, d), n_signals))  # of correlations, whatever the units are
     d = np.sqrt(np.diag(K))
     i, j = np.triu_indices(m, 1)
     r = -(K / np.outer(d, d))[i, j]
@@ -108,7 +125,9 @@ def of_negative_correlations(S, n_signals, names):
 def of_time(Z):
     """Rows that follow each other in time; Z (n, m)."""
     rho = autocorrelations(Z[:, :: max(1, Z.shape[1] // 500)])[0]
-    if not np.sqrt((rho**2).mean()) > 3 / math.sqrt(len(Z)):
+    known = ~np.isnan(Z)
+    n_pairs = (known[1:] & known[:-1]).sum(0).mean()
+    if not math.sqrt((rho**2).mean() * n_pairs) > 3:
         return None
     share = effective_share(Z)
     if share > WORTH:
@@ -118,6 +137,55 @@ def of_time(Z):
         f"{share * len(Z):,.0f} independent ones, and probabilities are too sure. Set time_series=True, or to keep "
         "the rows as they are n_independent='auto'; if their order means nothing, n_independent=n_samples silences this"
     )
+
+
+def of_pattern(Z):
+    """A pattern that comes again and again, or a level that changes, in rows Z (n, m) as they are, before any filter.
+
+    Samples that forget leave autocorrelations of the size of 1 / sqrt(independent samples) long afterwards. What stays
+    joins the columns that have it, however many rows there are. It matters if by all lags at which it is seen rows are
+    worth much less; one lag is no pattern, but two outliers.
+    """
+    Z = some_columns(Z)
+    size = np.nanmax(np.abs(Z), 0)
+    Z = Z / np.where(size > 0, size, 1)  # so that squares are in range
+    rho = autocorrelations(Z)[: min(len(Z) // 4, MAX_LAGS)]
+    if not len(rho):
+        return None
+    shared, n_lags = lags_to_forget(rho)
+    share = effective_share(Z)
+    far = shared[2 * n_lags :]
+    chance = 1 / (len(Z) * (~np.isnan(Z)).mean() ** 2 * share)
+    seen = far[far > (PATTERN / 2) ** 2 * chance]
+    if len(seen) < MIN_LAGS or not (seen > PATTERN**2 * chance).any() or 1 / (1 / share + 2 * seen.sum()) > WORTH:
+        return None
+    k = find_period(rho.mean(1), 2 * n_lags)
+    if k:
+        what, rest = (
+            f"those {k:,} rows before them, as if a pattern came back every {k:,} rows",
+            "the mean of each phase",
+        )
+    else:
+        what, rest = "those long before them, as with a trend or a level that changes", "the trend or level"
+    return (
+        f"rows resemble {what}: columns that follow it look connected. If their order means something, subtract {rest} "
+        "first, which neither n_independent='auto' nor time_series=True does; otherwise n_independent=n_samples "
+        "silences this"
+    )
+
+
+def find_period(rho, start):
+    """The first lag at which an autocorrelation rho (K,) is high again; None if it only falls before its maximum.
+
+    start : lags that the maximum comes after
+    """
+    top = start + rho[start:].argmax()
+    low = np.flatnonzero(rho[:top] < rho[top] / 2)
+    if not len(low):
+        return None
+    high = low[0] + np.flatnonzero(rho[low[0] : top + 1] > AGAIN * rho[top])
+    together = high[: 1 + np.flatnonzero(np.diff(high, append=top + 2) > 1)[0]]
+    return int(together[rho[together].argmax()]) + 1
 
 
 def of_size(probability, n_signals):

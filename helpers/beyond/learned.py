@@ -4,6 +4,7 @@
 `precision_`, the probabilities, and what was written down about the data.
 """
 
+import copy
 import os
 import textwrap
 from typing import TYPE_CHECKING
@@ -33,7 +34,9 @@ class LearnedGraph:
     def edge_probability_(self) -> np.ndarray | sparse.csr_array:
         check_is_fitted(self)
         if self._probability is None:
-            raise AttributeError(f"method={self.method!r} has no edge probabilities: use method='equivariant'")
+            raise AttributeError(
+                f"method={self._assumed['method']!r} has no edge probabilities: use method='equivariant'"
+            )
         return self._probability
 
     @property
@@ -56,8 +59,8 @@ class LearnedGraph:
 
     def summary(self) -> str:
         """What was assumed, how much data there was, which edges there are, and what to distrust; as text."""
-        check_is_fitted(self)
-        return "\n".join([*_data(self), *_assumptions(self), *_found(self), *_distrust(self)])
+        learner = self._as_fitted()
+        return "\n".join([*_data(learner), *_assumptions(learner), *_found(learner), *_distrust(learner)])
 
     def to_networkx(self) -> nx.Graph:
         """The graph as a `networkx.Graph`: nodes by name; edges with `weight`, below 0 for a negative one,
@@ -101,6 +104,13 @@ class LearnedGraph:
     def explore(self, *, height: int = 640, **options: object) -> viewer.Frame:
         """The page of `to_html` within Jupyter, `height` pixels tall."""
         return viewer.Frame(self._page(options), height)
+
+    def _as_fitted(self):
+        """This learner with the options that it was fitted with, whatever `set_params` did since."""
+        check_is_fitted(self)
+        learner = copy.copy(self)
+        vars(learner).update(self._assumed)
+        return learner
 
     def _page(self, options):
         return viewer.page(self.to_networkx(), **options)

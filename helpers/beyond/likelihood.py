@@ -20,10 +20,11 @@ from sklearn.exceptions import ConvergenceWarning
 from ..engine.linear_systems import conjugate_gradients
 from ..engine.problem import check_distances
 from ..graphs import all_pairs, count_nodes, differences, laplacian, to_matrix, to_vector
-from ..solvers import Certificate, bounds_if
+from ..solvers import REMEDY, Certificate, bounds_if
 from .atom_lists import ListAtoms, components, likely_atoms, resistances
 
 NEGLIGIBLE = 1e-6  # of the largest weight: what is smaller counts as no edge
+RIDGE = 1e-9  # of the median distance, where there is no inverse without
 ENTRIES_AT_ONCE = 2**16  # of matrices that the interior-point method works on together
 
 
@@ -168,7 +169,11 @@ def _clipped_inverse(y):
     m = count_nodes(y.shape[-1])
     Y = to_matrix(y)
     S = -0.5 * (Y - Y.mean(-1, keepdim=True) - Y.mean(-2, keepdim=True) + Y.mean((-2, -1), keepdim=True))
-    return torch.maximum(1 / m - to_vector(torch.linalg.inv(S + 1 / m)), 0.01 / (m * y))
+    inverse, failed = torch.linalg.inv_ex(S + 1 / m)
+    if failed.any():  # copies of a column, which are infinitely connected, in exact numbers
+        ridge = RIDGE * torch.eye(m, dtype=S.dtype, device=S.device)
+        inverse = torch.where((failed > 0)[..., None, None], torch.linalg.inv(S + 1 / m + ridge), inverse)
+    return torch.maximum(1 / m - to_vector(inverse), 0.01 / (m * y))
 
 
 # --- maximum likelihood ---------------------------------------------------------------------------------------------
@@ -202,7 +207,7 @@ def warn_if_above(tol, kkt, n_iter):
     """A ConvergenceWarning if a KKT residual (b,) is above `tol`."""
     worst = kkt.max().item()
     if not worst <= tol:
-        text = f"KKT residual {worst:.1e} after {n_iter} iterations, above tol={tol:g}"
+        text = f"KKT residual {worst:.1e} after {n_iter} iterations, above tol={tol:g}{REMEDY}"
         warnings.warn(text, ConvergenceWarning, stacklevel=4)
 
 

@@ -7,6 +7,8 @@ NumPy, float64.
 """
 
 import math
+from collections import Counter
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ from scipy.linalg import solve_toeplitz
 from sklearn.utils import check_array
 
 from ..engine.gaps import fill
+from ..graphs import all_pairs
 from ..signals import CUT, pair_distances, root_mean_square
 
 MIN_VALUES = 3  # of a column with gaps, and of a pair of columns: two points always lie on a line
@@ -22,10 +25,12 @@ WINDOW = 3  # lags are summed up to so many times the time within which samples 
 ORDER = 10  # a filter looks back at most so many rows, times log10(n)
 MAX_SERIES = 500  # columns among which pairs are averaged, and
 MAX_VALUES = 2**24  # values that are transformed at once
+MOST_SAMPLES = 1e15  # that data may be worth: whole numbers are exact up to there
 LARGEST = 1e152  # of |X|, and 1 / LARGEST the least: weights are of the size of 1 / X^2
 MAX_SPREAD = 1e70  # between the variances of two columns
 N_STEPS = 20  # of the EM algorithm
 WHITE = 0.1  # of a signal per column: what is added to second moments before they fill gaps
+ROUNDING = 1e-15  # of the largest distance, is what may remain of that of two equal columns
 COPY = 1e-9  # share of a variance that another column leaves unexplained: below, rounding is all there is
 
 
@@ -44,6 +49,43 @@ class Moments(NamedTuple):
     clipped: float = 0.0
 
 
+# --- options, tables and names ----------------------------------------------------------------------------------------
+
+
+def is_number(x, low, high):
+    return isinstance(x, Real) and not isinstance(x, bool) and low <= x <= high
+
+
+def unmask(X):
+    """X with NaN where a masked array hides its values."""
+    return X.astype(np.float64).filled(np.nan) if np.ma.isMaskedArray(X) else X
+
+
+def name_columns(X):
+    """X, whose column labels, if it is a frame of pandas, are text: scikit-learn forgets or refuses all others."""
+    if not hasattr(X, "set_axis") or not hasattr(X, "columns"):
+        return X
+    names = check_names(X.columns, X.shape[1])
+    return X if names is None or names == list(X.columns) else X.set_axis(names, axis=1)
+
+
+def check_names(labels, m):
+    """Names of m columns, a list of text; None if there are none or the numbers 0, 1, ..., as of a frame without."""
+    if labels is None:
+        return None
+    if isinstance(labels, str | dict | set | frozenset) or not hasattr(labels, "__len__"):
+        raise ValueError(f"names={labels!r}: a list with one name per column is needed")
+    if len(labels) != m:
+        raise ValueError(f"names has {len(labels)} entries and S {m} columns: one per column is needed")
+    names = [str(label) for label in labels]
+    often = Counter(names)
+    unclear = [label for label, name in zip(labels, names) if label is None or often[name] > 1]
+    if unclear:
+        raise ValueError(f"column names {unclear[:5]} are missing or not the only ones: give each column its own name")
+    is_text = any(isinstance(label, str) for label in labels)
+    return None if names == [str(k) for k in range(m)] and not is_text else names
+
+
 # --- centre and scale -------------------------------------------------------------------------------------------------
 
 
@@ -53,6 +95,9 @@ def location_and_scale(X, names, *, centre, standardise, robust):
     median, mean = (np.nanmedian, np.nanmean) if gaps else (np.median, np.mean)
     middle = median if robust else mean
     location = middle(X, 0) if centre else np.zeros(X.shape[1])
+    least = np.nanmin(X, 0)
+    rests = centre & (least == np.nanmax(X, 0))  # at one value, from which a mean may differ by rounding
+    location = np.where(rests, least, location)
     scale = np.ones(X.shape[1])
     if standardise:
         sizes = np.nanmax(np.abs(X - location), 0)
@@ -63,7 +108,7 @@ def location_and_scale(X, names, *, centre, standardise, robust):
         check_scale(scale, names)
     if robust and centre:  # again without what rows have in common, which blurs medians, not differences
         Z = (X - location) / scale
-        location = location + scale * median(Z - median(Z, 1, keepdims=True), 0)
+        location = location + ~rests * scale * median(Z - median(Z, 1, keepdims=True), 0)
     return location, scale
 
 
@@ -76,8 +121,17 @@ def check_scale(scale, names):
 
 def check_range(X):
     """ValueError if weights for X (n, m) would be out of range."""
-    if np.nanmax(np.abs(X)) > LARGEST:
+    if (np.abs(X) > LARGEST).any():
         raise ValueError(f"X has values beyond {LARGEST:g}: weights go with 1 / X^2; divide X by a number of that size")
+
+
+def scale_moments(S, names, *, standardise):
+    """Second moments (m, m) in units of a scale (m,), as by `location_and_scale`, and of the median deviation."""
+    scale = np.sqrt(np.diag(S)) if standardise else np.ones(len(S))
+    check_scale(scale, names)
+    S = S / scale / scale[:, None]
+    unit = check_unit(math.sqrt(np.median(np.diag(S)[np.diag(S) > 0])))
+    return S / unit / unit, scale, unit
 
 
 def find_unit(Z, *, may_agree):
@@ -87,10 +141,16 @@ def find_unit(Z, *, may_agree):
     """
     if not np.nan_to_num(Z).any() or (is_constant(Z) and not may_agree):
         raise ValueError("X is constant: signals that do not vary say nothing about a graph")
-    unit = float(np.nanmedian(np.abs(Z[Z != 0])))
+    return check_unit(np.nanmedian(np.abs(Z[Z != 0])))
+
+
+def check_unit(unit):
+    """The unit as a float, or ValueError if weights in it would be out of range."""
     if not 1 / LARGEST <= unit <= LARGEST:
-        raise ValueError(f"X varies by {unit:.0e}: weights go with 1 / X^2; divide X by a number of that size")
-    return unit
+        raise ValueError(
+            f"X varies by {unit:.0e}: weights go with 1 / X^2; divide X by a number of that size, or S by its square"
+        )
+    return float(unit)
 
 
 def is_constant(Z):
@@ -126,7 +186,33 @@ def drop_empty_rows(X, names):
         raise ValueError(
             f"X has columns with fewer than {MIN_VALUES} values, {names[few][:5].tolist()}: drop these columns"
         )
-    return X[~missing.all(1)]
+    return known_rows(X)
+
+
+def known_rows(X):
+    """X without rows that are NaN throughout, or ValueError if all of them are."""
+    X = X[~np.isnan(X).all(1)]
+    if not len(X):
+        raise ValueError(
+            "X has no row with a value: rows that have some are needed, and with time_series=True several in turn"
+        )
+    return X
+
+
+def check_distinct(y, edges, names, method):
+    """ValueError with the names of two columns whose distance, among those of the pairs, y (E,), is 0 but for rounding.
+
+    edges : (2, E), or None for all pairs
+    """
+    y = np.asarray(y)
+    equal = np.flatnonzero(y <= ROUNDING * y.max())
+    if len(equal):
+        edges = np.asarray(all_pairs(len(names)) if edges is None else edges)
+        same = names[edges[:, equal[0]]].tolist()
+        raise ValueError(
+            f"columns {same} of X are equal, infinitely connected for {method}: drop one of them"
+            ", or if they only vary so much less than others set standardise=True"
+        )
 
 
 # --- second moments ---------------------------------------------------------------------------------------------------
@@ -212,6 +298,25 @@ def _pairwise_correlations(Z, known):
     return np.divide(Z.T @ Z, size, where=size > 0, out=np.zeros_like(size))
 
 
+def common_moments(Z, S):
+    """S (m, m) with the correlations over the rows of Z (n, m) that have both columns, about their means there.
+
+    Copies of a column have a correlation of 1 then, whatever their gaps; in moments of a table that was filled they
+    do not. It is for telling copies: what all columns share does not cancel.
+    """
+    known = (~np.isnan(Z)).astype(np.float64)
+    if known.all():
+        return S
+    Z = np.nan_to_num(Z)
+    n = np.maximum(known.T @ known, 1)
+    sums = Z.T @ known  # of column i, over the rows that have j
+    squares = ((Z * Z).T @ known - sums**2 / n).clip(0)
+    size = np.sqrt(squares * squares.T)
+    R = np.divide(Z.T @ Z - sums * sums.T / n, size, where=size > 0, out=np.zeros_like(size))
+    d = np.sqrt(np.diag(S))
+    return np.where(np.eye(len(S), dtype=bool), S, R * np.outer(d, d))
+
+
 def _robust_correlations(Z, deviations, often):
     """(s - d) / (s + d), s and d the clipped mean squares of x_i + x_j and x_i - x_j, in units of each column.
 
@@ -263,16 +368,32 @@ def repair(S):
 
 def check_moments(S, n_samples):
     """S (m, m) as an array of float64 and n_samples as (m, m), or ValueError."""
-    S = check_array(S, dtype=np.float64, ensure_min_samples=2, ensure_min_features=2, input_name="S")
-    shape = (len(S), len(S))
-    if S.shape != shape or not np.allclose(S, S.T, rtol=1e-6, atol=0) or (np.diag(S) < 0).any():
-        raise ValueError(f"S has shape {S.shape}: a symmetric matrix with variances on its diagonal is needed")
-    if not S.any():
+    S = check_array(unmask(S), dtype=np.float64, ensure_min_samples=2, ensure_min_features=2, input_name="S")
+    wish = "a symmetric matrix with variances on its diagonal is needed"
+    if len(S) != S.shape[1]:
+        raise ValueError(f"S has shape {S.shape}: {wish}")
+    if (np.diag(S) < 0).any():
+        k = np.diag(S).argmin()
+        raise ValueError(f"S[{k}, {k}] is {S[k, k]:g}: {wish}")
+    d = np.sqrt(np.diag(S))
+    uneven = np.abs(S - S.T) - 1e-6 * np.outer(d, d)
+    if (uneven > 0).any():
+        i, j = np.unravel_index(uneven.argmax(), S.shape)
+        raise ValueError(f"S[{i}, {j}] is {S[i, j]:g} and S[{j}, {i}] is {S[j, i]:g}: {wish}")
+    if not d.any():
         raise ValueError("S is zero: signals that do not vary say nothing about a graph")
-    counts = np.broadcast_to(np.asarray(n_samples, dtype=np.float64), shape)
-    if not ((counts >= 1) & np.isfinite(counts)).all():
-        raise ValueError(f"n_samples={n_samples!r}: finite numbers of rows, at least 1, are needed")
-    return (S + S.T) / 2, counts
+    return (S + S.T) / 2, check_counts(n_samples, len(S))
+
+
+def check_counts(n_samples, m):
+    """The rows behind each pair of m columns, (m, m) float64, from one number or one per pair; or ValueError."""
+    counts = np.asarray(n_samples)
+    fits = counts.dtype.kind in "iuf" and counts.shape in ((), (m, m)) and (counts == counts.T).all()
+    if not (fits and ((counts >= 1) & (counts <= MOST_SAMPLES)).all()):
+        raise ValueError(
+            f"n_samples={n_samples!r}: finite numbers of rows, at least 1, are needed, one or symmetric ({m}, {m})"
+        )
+    return np.broadcast_to(counts.astype(np.float64), (m, m))
 
 
 def fill_constant(S, n_signals):
@@ -299,20 +420,23 @@ def add_white_signal(S, n_signals):
     return R * np.sqrt(np.outer(variances, variances))
 
 
-def mean_log_likelihood(Z, K, *, robust=False):
-    """Mean log-density of the rows of Z (n, m) under N(0, K^-1); rows with gaps by the values that they have."""
+def mean_log_likelihood(Z, K, *, unit=1.0, robust=False):
+    """Mean log-density of the rows of X = unit Z (n, m) under N(0, unit^2 K^-1).
+
+    Rows with gaps count by the values that they have; robust ones by the moments that `second_moments` finds.
+    """
     known = ~np.isnan(Z)
     if robust or known.all():
         S = second_moments(Z, robust=robust).matrix
-        m = len(K)
-        return float(np.linalg.slogdet(K)[1] - (S * K).sum() - m * math.log(2 * math.pi)) / 2
+        constant = len(K) * math.log(2 * math.pi * unit**2)
+        return float(np.linalg.slogdet(K)[1] - (S * K).sum() - constant) / 2
     Sigma = np.linalg.inv(K)
     patterns, which = np.unique(known, axis=0, return_inverse=True)
     total = 0.0
     for k, on in enumerate(patterns):
         if on.any():
             rows = Z[which.ravel() == k][:, on]
-            total += len(rows) * mean_log_likelihood(rows, np.linalg.inv(Sigma[np.ix_(on, on)]))
+            total += len(rows) * mean_log_likelihood(rows, np.linalg.inv(Sigma[np.ix_(on, on)]), unit=unit)
     return total / len(Z)
 
 
@@ -349,7 +473,7 @@ def find_memory(X):
     """
     n = len(X)
     n_lags = min(int(ORDER * math.log10(n)), n // 4)
-    rho = np.append(1.0, autocorrelations(_some_columns(X))[:n_lags].mean(1))
+    rho = np.append(1.0, autocorrelations(some_columns(X))[:n_lags].mean(1))
     best = np.zeros(0)
     least = 0.0
     for p in range(1, n_lags + 1):
@@ -374,7 +498,7 @@ def forget(X, memory):
     return X[p:] - sum(lagged)
 
 
-def _some_columns(Z):
+def some_columns(Z):
     """Columns of Z (n, m), evenly spaced, if there are too many values to transform at once."""
     n_series = max(2, min(MAX_SERIES, MAX_VALUES // len(Z)))
     return Z[:, np.unique(np.linspace(0, Z.shape[1] - 1, n_series).astype(int))]
@@ -386,12 +510,17 @@ def effective_share(Z):
     Bartlett: so many independent rows have a covariance as precise as that of these. The sum goes over three times as
     many lags as it says that samples take to forget, at least 3. Of very many columns or rows, some columns speak.
     """
-    rho = autocorrelations(_some_columns(Z))
+    rho = autocorrelations(some_columns(Z))
+    last = lags_to_forget(rho)[1]
+    slowness = (1 + 2 * rho[:last].T @ rho[:last])[np.triu_indices(rho.shape[1], 1)]
+    return float((1 / slowness.clip(1, len(Z))).mean())
+
+
+def lags_to_forget(rho):
+    """Means over pairs of columns of rho_i(k) rho_j(k), (n - 1,), and how many of them `effective_share` sums."""
     m = rho.shape[1]
-    mean = (rho.sum(1) ** 2 - (rho**2).sum(1)) / (m * (m - 1))  # over pairs, of rho_i(k) rho_j(k)
+    mean = (rho.sum(1) ** 2 - (rho**2).sum(1)) / (m * (m - 1))
     time = 1 + 2 * np.cumsum(mean)
     lags = np.arange(1, len(time) + 1)
     enough = np.flatnonzero((lags >= MIN_LAGS) & (lags >= WINDOW * time))
-    last = enough[0] + 1 if len(enough) else len(rho)
-    slowness = (1 + 2 * rho[:last].T @ rho[:last])[np.triu_indices(m, 1)]
-    return float((1 / slowness.clip(1, len(Z))).mean())
+    return mean, enough[0] + 1 if len(enough) else len(rho)
