@@ -153,9 +153,12 @@ def of_pattern(Z):
     if not len(rho):
         return None
     shared, n_lags = lags_to_forget(rho)
-    share = effective_share(Z)
     far = shared[2 * n_lags :]
-    chance = 1 / (len(Z) * (~np.isnan(Z)).mean() ** 2 * share)
+    chance = 1 / (len(Z) * (~np.isnan(Z)).mean() ** 2)
+    if not (far > PATTERN**2 * chance).any():  # even if rows were independent
+        return None
+    share = effective_share(Z)
+    chance /= share
     seen = far[far > (PATTERN / 2) ** 2 * chance]
     if len(seen) < MIN_LAGS or not (seen > PATTERN**2 * chance).any() or 1 / (1 / share + 2 * seen.sum()) > WORTH:
         return None
