@@ -136,7 +136,7 @@ def network(graph, *, axis=None, positions=None, labels=None, seed=0):
     Positive edges are blue, negative ones orange and dashed; a legend says so if there are negative ones.
 
     positions : {node: (x, y)}; None puts connected nodes close to each other, starting from `seed`
-    labels : write the nodes' names; None does for up to 50 nodes
+    labels : write the nodes' names, dollar signs as they are; None does for up to 50 nodes
     """
     axis = plt.subplots(figsize=(6, 5))[1] if axis is None else axis
     if positions is None:
