@@ -29,6 +29,10 @@ def test_checkpoint_holds_all_that_a_reader_may_ask(trained):
     assert sorted(path.name for path in folder.iterdir()) == ["toy.json", "toy.safetensors"]
     assert checkpoints.state_of(folder / "toy", CONFIGURATION) == "trained"
     assert not model.training
+    lines = (folder / "toy.json").read_text().splitlines()
+    assert {f'  "{key}": {json.dumps(values)}' for key, values in record["history"].items()} < {
+        line.rstrip(",") for line in lines
+    }  # a curve is a line
 
 
 def test_the_model_has_exactly_the_stored_weights(trained):

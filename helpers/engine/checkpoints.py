@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import platform
+import re
 from importlib.metadata import version
 from pathlib import Path
 
@@ -141,8 +142,13 @@ def _write_sidecar(path, model, history, configuration, **outcome):
         "versions": {name: version(name) for name in LIBRARIES} | {"python": platform.python_version()},
         "history": {key: [_finite(epoch[key]) for epoch in history] for key in history[0]},
     }
-    paths.write_atomically(sidecar, json.dumps(record, indent=1).encode())
+    paths.write_atomically(sidecar, _as_text(record).encode())
     resume.unlink(missing_ok=True)
+
+
+def _as_text(record):
+    """JSON with a line per entry, but a curve, which has a number per epoch, on one line."""
+    return re.sub(r"\[\n[^][{}]*\]", lambda found: json.dumps(json.loads(found[0])), json.dumps(record, indent=1))
 
 
 def _finite(x):
