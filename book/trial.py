@@ -9,6 +9,7 @@ from sklearn.datasets import load_digits
 from helpers import paths
 from helpers.beyond.broad import N_UPDATES
 from helpers.beyond.viewer import FOLDER, SCRIPTS, embed
+from helpers.engine.checkpoints import read_sidecar
 from helpers.graphs import sample_graphs, to_matrix
 from helpers.real import datasets
 from helpers.signals import sample_signals
@@ -31,10 +32,11 @@ def script() -> str:
 
 
 def network() -> dict:
-    """Parameters by name, float32, and the number of updates of the likelihood."""
+    """Parameters by name, float32, and the numbers of updates of the likelihood and of steps before each look."""
     weights = load_file(NETWORK)
+    options = read_sidecar(NETWORK.with_suffix(""))["configuration"]["arguments"]
     parameters = {name: pack(tensor.numpy(), np.float32) for name, tensor in weights.items()}
-    return {"nUpdates": N_UPDATES, "parameters": parameters}
+    return {"nUpdates": N_UPDATES, "nSteps": options["n_steps"], "parameters": parameters}
 
 
 def pack(array, dtype):

@@ -4,34 +4,27 @@ import copy
 import math
 from itertools import pairwise
 
-import numpy as np
 import pytest
 import torch
+from toys import known_of, look_of
 
 from helpers.beyond import broad
-from helpers.beyond.atoms import Atoms, Kinds, approximate_mle, white_signal
+from helpers.beyond.atoms import Atoms, Kinds, approximate_mle, resistances, white_signal
 from helpers.beyond.broad import (
     EARLIER,
-    N_AFTERTHOUGHTS,
-    N_FITTED,
     N_NODE_FEATURES,
     N_NODE_ROWS,
     N_PAIR_FEATURES,
     N_PAIR_ROWS,
-    N_WEIGHED,
     BroadL2G,
     Estimate,
     KindObservations,
-    Known,
-    Look,
     Round,
     describe,
-    explain_away,
     fill_missing_direction,
-    fit_law,
-    weigh_evidence,
 )
 from helpers.beyond.broad_law import sample_broad
+from helpers.beyond.looks import N_FITTED, N_SETTLED, N_WEIGHED, Look, Rest, explain_away, settle
 from helpers.graphs import all_pairs, renumber, to_vector
 from helpers.signals import Observations
 
@@ -213,16 +206,10 @@ def test_a_round_by_hand():
     torch.testing.assert_close(layer(h, at_nodes, s, count, edges), h + layer.out(new.clamp_min(0)))
 
 
-def known_of(a, b, y_difference, y_sum, left, *, signed=True, n_signals=30.0):
-    """What is known of 3 pairs of 3 nodes in one graph, each (3, 1)."""
-    one = torch.ones_like(a)
-    flag = torch.tensor([signed])
-    return Known(a, b, y_difference, y_sum, one, n_signals * one, 2 * one, left, flag, torch.zeros(1))
-
-
-@pytest.mark.parametrize("fitted", [False, True])
-def test_weights_by_hand(model, fitted):
+@pytest.mark.parametrize("fitted, n_steps", [(False, 0), (True, 0), (True, 3)])
+def test_weights_by_hand(fitted, n_steps):
     """Drawn towards the mean logarithm, then so scaled that leverages add up to what ground and sums leave."""
+    model = BroadL2G(3, width=16, n_looks=2, n_steps=n_steps).eval()
     torch.manual_seed(2)
     h = torch.randn(3, 1, 16)
     log_p = torch.log_softmax(torch.randn(3, 1, 3), -1)
@@ -239,6 +226,7 @@ def test_weights_by_hand(model, fitted):
     spread = ((p * (log - mean) ** 2).sum() / p.sum() + 1e-6).sqrt()
     law = (torch.tensor([-0.4]).double(), torch.tensor([0.7]).double()) if fitted else None
     mean, spread = (x.float() for x in law or (mean, spread))
+    rest = Rest(weighed[0].double(), None, law, None) if n_steps else None
     rank = left.sum() - ((1 - negative) * b * y_sum).sum()
     assert rank > 0.1 and (20 * log.exp()[[0, 2]] > 2).all()
 
@@ -248,191 +236,32 @@ def test_weights_by_hand(model, fitted):
 
     ratio = log - mean
     told = [ratio / 3, ratio / (spread + 0.1) / 3, spread.log().expand(3, 1) / 3, scale(log.exp())]
-    told = torch.stack([*told, (log_alone - mean) / 3], -1)
+    told.append((log_alone - mean) / 3)
+    if rest:
+        log_weighed = weighed[0].log()
+        told.append((log_weighed - mean) / 3)
+    told = torch.stack(told, -1)
     pull, add, trust, give = model.size(torch.cat([h, told], -1)).unbind(-1)
     weight = (mean + ratio * torch.sigmoid(3 - pull)).exp()
     own = weight.log() + torch.sigmoid(trust) * scale(weight) + 0.3 * add
     expected = own + torch.sigmoid(give) * (log_weighed - own)
     known = known_of(a, b, y, y_sum, left)
-    found = model._weights(h, log_p, known, Look(None, alone, weighed, None, law))
-    torch.testing.assert_close(found, expected.exp())
+    look = Look(None, alone, None, *((None, None) if rest else (tuple(weighed), law)))
+    torch.testing.assert_close(model._weights(h, log_p, known, look, rest), expected.exp())
     wild = copy.deepcopy(model)
     wild.size[-1].bias.data[1] += 1000
     torch.testing.assert_close(
-        wild._weights(h, log_p, known, Look(None, alone, None, None, law)), (own - 0.3 * add + 3).exp()
+        wild._weights(h, log_p, known, look, rest).log(),
+        expected + (1 - torch.sigmoid(give)) * (3 - 0.3 * add),
     )  # no correction is larger
-    before_any_look = model._weights(h, log_p, known, Look(None, alone, None, None, law))
+    if rest:
+        return
+    before_any_look = model._weights(h, log_p, known, look._replace(weighed=None), None)
     torch.testing.assert_close(before_any_look, own.exp())
-    torch.manual_seed(0)
-    plain = BroadL2G(3, width=16, n_looks=2, weighs=False, fits=False)
+    plain = BroadL2G(3, width=16, n_looks=2, weighs=False, fits=False, n_steps=0)
     plain.load_state_dict({name: x[:3] if name.startswith("size.2") else x for name, x in model.state_dict().items()
                            if "looks" not in name}, strict=False)  # fmt: skip
-    torch.testing.assert_close(plain._weights(h, log_p, known, Look(None, alone, weighed, None, law)), own.exp())
-
-
-def log_likelihood(K, S, n):
-    return n / 2 * (torch.logdet(K) - (K * S).sum())
-
-
-LAW = torch.tensor([-0.3]).double(), torch.tensor([0.6]).double()  # of the look before
-
-
-@pytest.mark.parametrize("fits, law", [(False, None), (True, None), (True, LAW)])
-@pytest.mark.parametrize("signed", [True, False])
-def test_a_look_by_hand(signed, fits, law):
-    """Gains are differences of the log-likelihood of signals on 3 nodes, with and without the pair."""
-    torch.manual_seed(3)
-    X = torch.randn(9, 3).double()
-    S = X.T @ X / 9
-    y = Atoms.of(S)
-    n = 40.0
-    log_p = torch.log_softmax(torch.randn(3, 1, 3).double() + torch.tensor([0.0, 1, -30 * (not signed)]), -1)
-    weight = torch.rand(3, 1).double() + 0.3
-    ground = torch.rand(3, 1).double() + 0.5
-    columns = (y.difference[:, None], y.sum[:, None], ground)
-    known = known_of(weight, weight, *columns, signed=signed, n_signals=n)._replace(y_ground=y.ground[:, None])
-    told, alone, weighed, new_ground, new_law = explain_away(log_p, weight, known, ground, fits=fits, law=law)
-    assert told.shape == (3, 1, N_AFTERTHOUGHTS)
-    _, positive, negative = log_p.exp().unbind(-1)
-    expected = Atoms((positive * weight)[:, 0], (negative * weight)[:, 0], ground[:, 0])
-    K = expected.matrix()
-    p = (positive + negative)[:, 0]
-    mean = (p * weight[:, 0].log()).sum() / p.sum()
-    spread = ((p * (weight[:, 0].log() - mean) ** 2).sum() / p.sum()).sqrt()
-    if fits:
-        by_hand = law_by_hand(K, S, n, expected[:2], (positive[:, 0], negative[:, 0]), *(law or (mean, spread)))
-        mean, spread = (x[0] for x in new_law)
-        assert [mean.item(), spread.item()] == pytest.approx([x.item() for x in by_hand], abs=3e-4)
-    else:
-        assert new_law is None
-    typical = mean.exp()
-    usual = [(q.sum() + 0.5) / (3 + 1.5) for q in (positive, negative)]
-    for e, (i, j) in enumerate(all_pairs(3).T):
-        for kind, sign in enumerate((1, -1) if signed else (1,)):
-            u = torch.zeros(3).double()
-            u[i], u[j] = 1, -sign
-            without = K - expected[kind][e] * torch.outer(u, u)
-            seen = u @ S @ u
-
-            def gain(d, without=without, u=u):
-                return log_likelihood(without + d * torch.outer(u, u), S, n) - log_likelihood(without, S, n)
-
-            r = u @ torch.linalg.inv(without) @ u
-            best = 1 / seen - 1 / r
-            row = told[e, 0, 4 * kind : 4 * kind + 4].double()
-            score = torch.sign(best) * (2 * gain(best)).sqrt()
-            by_hand = torch.stack([score, gain(weight[e, 0]), gain(typical)]).asinh()
-            torch.testing.assert_close(row[:3], by_hand, rtol=1e-4, atol=1e-5)
-            x = torch.linspace(-8, 8, 801).double() * spread + mean
-            likelihood = torch.stack([gain(d) for d in x.exp()]).exp()
-            normal = torch.distributions.Normal(mean, spread).log_prob(x).exp()
-            evidence = torch.trapezoid(likelihood * normal, x)
-            likely = torch.trapezoid(likelihood * normal * x.exp(), x) / evidence
-            logit = (usual[kind] / (1 - sum(usual)) * evidence).log().clamp(-12, 12) / 3
-            by_hand = torch.stack([logit, (likely / typical).log() / 3])
-            row_of_evidence = told[e, 0, 11 + 2 * kind : 13 + 2 * kind].double()
-            torch.testing.assert_close(row_of_evidence, by_hand, rtol=1e-3, atol=1e-3)
-            leverage = (weight[e, 0] * (u @ torch.linalg.inv(K) @ u)).clamp_max(1)
-            moved = weight[e, 0] ** (1 - leverage) * likely**leverage
-            assert weighed[kind][e, 0].item() == pytest.approx(moved.item(), rel=1e-3)
-            if best > 0:
-                assert alone[kind][e, 0].item() == pytest.approx(best.item(), rel=1e-5)
-                assert row[3].item() == pytest.approx((best / typical).log().clamp(-6, 6).item() / 3, rel=1e-4)
-            else:
-                assert alone[kind][e, 0] < 1e-11 and row[3] == -2
-    logit = (log_p[:, 0, 1:] - log_p[:, 0, :1]).clamp(-12, 12) / 3
-    torch.testing.assert_close(told[:, 0, 8:10], logit, check_dtype=False)
-    torch.testing.assert_close(told[:, 0, 10], (weight[:, 0] / typical).log() / 3, check_dtype=False)
-    of_graph = torch.stack([spread.log() / 2, *((q / (1 - sum(usual))).log() / 3 for q in usual)])
-    torch.testing.assert_close(told[:, 0, -N_FITTED:], of_graph.expand(3, N_FITTED), rtol=1e-3, atol=1e-4)
-    if not signed:
-        assert not told[:, 0, 4:8].any() and not told[:, 0, 13:-N_FITTED].any()
-    updated = ground[:, 0] * torch.linalg.inv(K).diagonal() / y.ground
-    torch.testing.assert_close(new_ground[:, 0], updated, rtol=1e-4, atol=1e-5)
-
-
-def law_by_hand(K, S, n, expected, probabilities, mean, spread):
-    """Mean and spread of log-weights, each normal around where prior times likelihood is largest on a fine grid."""
-    x = torch.linspace(-6, 4, 20_001).double()
-    values = []
-    for e, (i, j) in enumerate(all_pairs(3).T):
-        for kind, sign in enumerate((1, -1)):
-            u = torch.zeros(3).double()
-            u[i], u[j] = 1, -sign
-            r = u @ torch.linalg.inv(K - expected[kind][e] * torch.outer(u, u)) @ u
-            posterior = n / 2 * (torch.log1p(x.exp() * r) - x.exp() * (u @ S @ u)) - ((x - mean) / spread) ** 2 / 2
-            k = posterior.argmax()
-            second = (posterior[k - 1] - 2 * posterior[k] + posterior[k + 1]) / (x[1] - x[0]) ** 2
-            values.append(torch.stack([probabilities[kind][e], x[k], -1 / second]))
-    p, x, variance = torch.stack(values).T
-    middle = (p * x).sum() / p.sum()
-    return middle, ((p * (variance + (x - middle) ** 2)).sum() / p.sum()).sqrt()
-
-
-def test_a_law_is_that_of_the_data_or_stays_as_it_was():
-    """With many signals the spread of the likeliest weights, by probability; with hardly any, what it was before."""
-    generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(2, 40, 3, generator=generator).double().mul(0.8).exp()
-    r = torch.rand(2, 40, 3, generator=generator).double() + 0.5
-    q = torch.rand(2, 40, 3, generator=generator).double()
-    y = 1 / (weight + 1 / r)  # so that 1 / y - 1 / r is the weight
-    mean, spread = torch.tensor([-1.0, 0, 1]).double(), torch.tensor([0.3, 1, 2]).double()
-    many, few = (torch.full((40, 3), n).double() for n in (1e9, 1e-9))
-    found = fit_law(tuple(q), r, y, many, mean, spread)
-    x, p = weight.log().reshape(80, 3), q.reshape(80, 3)
-    middle = (p * x).sum(0) / p.sum(0)
-    deviation = ((p * (x - middle) ** 2).sum(0) / p.sum(0)).sqrt()
-    close(found, (middle, deviation), 1e-5)
-    close(fit_law(tuple(q), r, y, few, mean, spread), (mean, spread), 1e-5)
-    assert fit_law(tuple(0 * q), r, y, many, mean, spread)[1].tolist() == pytest.approx([broad.SPREADS[0]] * 3)
-    with pytest.raises(ValueError, match=r"fits=True: .* take weighs=True"):
-        BroadL2G(weighs=False)
-
-
-def test_improbable_pairs_keep_nodes_connected():
-    """A graph of which nothing is thought to exist has finite resistances, also without ground and sums."""
-    log_p = torch.tensor([0.0, -30.0, -30.0]).expand(3, 1, 3)
-    one = torch.ones(3, 1)
-    known = known_of(one, one, one, one, one, signed=False)._replace(constant=torch.ones(1))
-    told, alone, weighed, ground, law = explain_away(log_p, one, known, 0 * one)
-    assert told.isfinite().all() and all(x.isfinite().all() for x in (*alone, *weighed, *law)) and not ground.any()
-    look = explain_away(log_p, one, known, 0 * one, fits=False)
-    assert look.told[:, 0, -N_FITTED].tolist() == pytest.approx([math.log(broad.SPREADS[0]) / 2] * 3)  # equal weights
-
-
-@pytest.mark.parametrize("spread", [0.05, 0.5, 2.0])
-@pytest.mark.parametrize("n", [5.0, 500.0])
-@pytest.mark.parametrize("ratio", [0.2, 0.95, 1.0, 1.3, 20.0])
-def test_evidence_is_an_integral(ratio, n, spread):
-    """Beside a fine grid of weights, for pairs that the data speak against, that they leave open and that they show."""
-    r, y, mean = 3.0, 3.0 / ratio, -1.0
-    x = np.linspace(mean - 12 * spread - 6, mean + 12 * spread, 200_001)
-    d = np.exp(x)
-    value = n / 2 * (np.log1p(d * r) - d * y) - ((x - mean) / spread) ** 2 / 2
-    peak = value.max()
-    density = np.exp(value - peak)
-    area = density.sum() * (x[1] - x[0])
-    given = [torch.tensor(v).double() for v in (r, y, n, mean, spread)]
-    evidence, likely = weigh_evidence(*given)
-    assert evidence.item() == pytest.approx(peak + np.log(area / spread / np.sqrt(2 * np.pi)), abs=0.05)
-    assert likely.item() == pytest.approx((density * d).sum() / density.sum(), rel=0.1)
-
-
-def test_one_newton_step_is_enough_where_the_data_show_an_edge(monkeypatch):
-    """The integral begins where likelihood and prior would meet if both were normal."""
-    given = [torch.tensor(v).double() for v in (3.0, 0.15, 500.0, -1.0, 0.05)]
-    exact = weigh_evidence(*given)
-    monkeypatch.setattr(broad, "N_NEWTON", 1)
-    torch.testing.assert_close(weigh_evidence(*given), exact, rtol=0.02, atol=0)
-
-
-def test_evidence_finds_a_heavy_edge_far_from_all_others():
-    """Ten times as heavy as seven standard deviations allow: the data decide, and nothing overflows."""
-    y = torch.tensor([1e-6, 1.0]).double()
-    r = torch.tensor([1.0, 1e6]).double()
-    evidence, likely = weigh_evidence(r, y, torch.tensor(1000.0).double(), torch.tensor(0.0), torch.tensor(0.5))
-    assert (evidence > 1000).all() and likely[0].item() == pytest.approx(1e6, rel=0.3)
-    assert evidence.isfinite().all() and likely[1].item() == pytest.approx(1, rel=0.1)
+    torch.testing.assert_close(plain._weights(h, log_p, known, look, None), own.exp())
 
 
 def test_looks_change_what_is_thought(model, draw):
@@ -447,20 +276,41 @@ def test_looks_change_what_is_thought(model, draw):
     for n_looks in (-1, 3):
         with pytest.raises(ValueError, match=f"n_looks={n_looks}"):
             BroadL2G(3, n_looks=n_looks)
+    with pytest.raises(ValueError, match=r"fits=True: .* take weighs=True"):
+        BroadL2G(weighs=False)
+    with pytest.raises(ValueError, match=r"n_steps=3: .* take fits=True"):
+        BroadL2G(fits=False)
 
 
-def test_a_look_goes_on_from_the_law_of_the_one_before(model, draw, monkeypatch):
-    given, found = [], []
+@pytest.mark.parametrize("n_steps", [0, 3])
+def test_a_look_goes_on_from_the_one_before(draw, monkeypatch, n_steps):
+    """From its law, or from weights and ground at rest, which the judgement after it has settled with its own."""
+    torch.manual_seed(0)
+    model = BroadL2G(3, width=16, n_looks=2, n_steps=n_steps).eval()
+    thoughts, given, found, settled = [], [], [], []
 
-    def spy(*data, law, **options):
-        given.append(law)
-        look = explain_away(*data, law=law, **options)
-        found.append(look.law)
-        return look
+    def spy(thought, known, before, *data, **options):
+        thoughts.append(thought)
+        given.append(before)
+        found.append(explain_away(thought, known, before, *data, **options))
+        return found[-1]
 
     monkeypatch.setattr(broad, "explain_away", spy)
-    model(draw.moments, 50.0)
-    assert len(found) == 2 and given[0] is None and given[1] is found[0]
+    monkeypatch.setattr(broad, "settle", lambda *data: settled.append((*data, settle(*data))) or settled[-1][-1])
+    estimates = model._estimates(*describe(draw.moments, 50.0, Kinds()), all_pairs(M))
+    assert len(found) == 2 and given[0].law is None is given[0].rest and given[1] is found[0]
+    most_likely = describe(draw.moments, 50.0, Kinds())[1][:, N_NODE_FEATURES].T
+    torch.testing.assert_close(given[0].ground, most_likely)
+    if not n_steps:
+        assert found[0].law[0].isfinite().all() and not settled
+        return
+    assert [x[2] for x in settled] == [given[0], *found] and all(x[4] == n_steps for x in settled)
+    assert all(estimate.rest is x[-1] for estimate, x in zip(estimates, settled, strict=True))
+    assert [look.rest for look in found] == [thought.rest for thought in thoughts] == [x[-1] for x in settled[:2]]
+    for estimate, x in zip(estimates, settled):
+        torch.testing.assert_close(x[0], estimate.log_p.double().exp())
+    goes_on = settle(settled[1][0], settled[1][1], look_of(None, rest=settled[0][-1]), resistances, n_steps)
+    torch.testing.assert_close(goes_on.weight, settled[1][-1].weight)
 
 
 def test_single_precision_is_hardly_less_precise(model, draw):
@@ -483,23 +333,24 @@ def test_a_network_grows_without_forgetting(model, draw, monkeypatch):
     larger.grow_from(model)
     ours, theirs = estimates_of(draw, larger, model)
     assert len(ours) == 5
-    for (log_p, weight), (same_p, same_weight) in zip(ours, theirs):
-        assert torch.equal(log_p, same_p) and torch.equal(weight, same_weight)
-    assert all(torch.equal(log_p, theirs[-1][0]) for log_p, _ in ours[3:])
+    for new, old in zip(ours, theirs):
+        assert torch.equal(new.log_p, old.log_p) and torch.equal(new.weight, old.weight)
+    assert all(torch.equal(x.log_p, theirs[-1].log_p) for x in ours[3:])
     larger.loss(larger.prepare(Observations(draw.moments, 50.0)), draw.w).backward()
     assert larger.rounds[-1].out.weight.grad.any()  # and learns
     for other in (BroadL2G(3, width=16, n_looks=1), BroadL2G(2, width=16, n_looks=0)):
         with pytest.raises(ValueError, match="smaller: a network with as many rounds before its first look"):
             larger.grow_from(other)
-    blind = BroadL2G(3, width=16, n_looks=2, weighs=False, fits=False).double().eval()
-    seeing = BroadL2G(5, width=16, n_looks=4, fits=False).double().eval()
+    torch.manual_seed(1)
+    blind = BroadL2G(3, width=16, n_looks=2, weighs=False, fits=False, n_steps=0).double().eval()
+    seeing = BroadL2G(5, width=16, n_looks=4, fits=False, n_steps=0).double().eval()
     seeing.grow_from(blind)
     looks = []
     monkeypatch.setattr(broad, "explain_away", lambda *x, **y: looks.append(explain_away(*x, **y)) or looks[-1])
     ours, theirs = estimates_of(draw, seeing, blind)
-    close(ours[0], theirs[0], 1e-12)  # before any look
-    for (log_p, _), (other_p, _) in zip(ours, theirs):
-        assert (log_p - other_p).abs().max() < 0.1
+    close(ours[0][:2], theirs[0][:2], 1e-12)  # before any look
+    for new, old in zip(ours, theirs):
+        assert (new.log_p - old.log_p).abs().max() < 0.1
     # after the first one, weights go most of the way to what the evidence makes of them
     _, positive, negative = ours[1][0].exp().unbind(-1)
     weighed = (positive * looks[0].weighed[0] + negative * looks[0].weighed[1]) / (positive + negative)
@@ -507,10 +358,14 @@ def test_a_network_grows_without_forgetting(model, draw, monkeypatch):
     expected = theirs[1][1] ** (1 - most) * weighed**most
     torch.testing.assert_close(ours[1][1], expected, rtol=1e-9, atol=0)
     assert not seeing.looks[0].weight[:, -N_WEIGHED:].any() and seeing.looks[0].weight[:, :-N_WEIGHED].any()
-    larger.double().grow_from(seeing)
-    torch.testing.assert_close(larger(draw.moments, 50.0), seeing(draw.moments, 50.0), rtol=0.3, atol=0.05)
-    for new, old in zip(larger.looks, seeing.looks):
-        assert torch.equal(new.weight[:, :-N_FITTED], old.weight) and not new.weight[:, -N_FITTED:].any()
+    fitting = BroadL2G(5, width=16, n_looks=4, n_steps=0).double().eval()
+    fitting.grow_from(seeing)
+    torch.testing.assert_close(fitting(draw.moments, 50.0), seeing(draw.moments, 50.0), rtol=0.3, atol=0.05)
+    larger.double().grow_from(fitting)
+    for n_new, network, smaller in ((N_FITTED, fitting, seeing), (N_SETTLED, larger, fitting)):
+        for new, old in zip(network.looks, smaller.looks):
+            assert torch.equal(new.weight[:, :-n_new], old.weight) and not new.weight[:, -n_new:].any()
+    assert torch.equal(larger.size[0].weight[:, :-1], fitting.size[0].weight) and not larger.size[0].weight[:, -1].any()
     before = {name: x.clone() for name, x in model.state_dict().items()}
     model.grow_from(model)
     assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
@@ -523,13 +378,13 @@ def test_a_network_grows_wider_without_forgetting(model, draw):
     wider.grow_from(model)
     ours, theirs = estimates_of(draw, wider, model)
     assert len(ours) == 4
-    for (log_p, weight), (same_p, same_weight) in zip(ours, theirs):
-        torch.testing.assert_close(log_p, same_p, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(weight, same_weight, rtol=1e-4, atol=0)
+    for new, old in zip(ours, theirs):
+        torch.testing.assert_close(new.log_p, old.log_p, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(new.weight, old.weight, rtol=1e-4, atol=0)
     node, narrow = wider.rounds[1].node.weight, model.rounds[1].node.weight  # of nodes, then of the graph
     assert torch.equal(node[:16, :16], narrow[:, :16]) and torch.equal(node[:16, 24:40], narrow[:, 16:])
     assert not node[:16, 16:24].any() and not node[:16, 40:].any() and node[16:].all()
-    size, narrow = wider.size[0].weight, model.size[0].weight  # of a pair, and five numbers
+    size, narrow = wider.size[0].weight, model.size[0].weight  # of a pair, and six numbers
     assert torch.equal(size[:16, :16], narrow[:, :16]) and torch.equal(size[:16, 24:], narrow[:, 16:])
     assert not size[:16, 16:24].any()
     wider.loss(wider.prepare(Observations(draw.moments, 50.0)), draw.w).backward()
@@ -562,7 +417,7 @@ def test_loss_by_hand(model, draw):
     pairs, nodes = describe(draw.moments, draw.n_signals, Kinds(*flags))
     *earlier, last = (
         sum(graph_error(log_p[:, k], weight[:, k] / nodes[k, -1, 0], w[k]) for k in range(6)) / 6
-        for log_p, weight in model._estimates(pairs, nodes, all_pairs(M))
+        for log_p, weight, _ in model._estimates(pairs, nodes, all_pairs(M))
     )
     expected = last + EARLIER * sum(earlier)
     torch.testing.assert_close(model.loss(prepared, w), expected.float(), rtol=1e-4, atol=1e-4)

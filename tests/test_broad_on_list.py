@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.beyond import broad
+from helpers.beyond import looks
 from helpers.beyond.atom_lists import ListAtoms
 from helpers.beyond.atoms import Kinds
 from helpers.beyond.broad import BroadL2G, describe, describe_list
@@ -69,7 +69,7 @@ def test_estimates_do_not_depend_on_parts_units_and_numbers(X, network, monkeypa
     found = network.on_list(*y, N, edges, M)
     assert all(x.shape == (edges.shape[1],) and x.dtype == torch.float64 for x in found)
     assert ((found.positive + found.negative) < 1).all() and (found.weight > 0).all()
-    monkeypatch.setattr(broad, "PAIRS_IN_PART", 7)
+    monkeypatch.setattr(looks, "PAIRS_IN_PART", 7)
     for a, b in zip(network.on_list(*y, N, edges, M), found):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
     scaled = network.on_list(*(1e6 * x for x in y), N, edges, M)

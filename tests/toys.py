@@ -1,4 +1,4 @@
-"""What several test files share: random distances, and a small network with its training."""
+"""What several test files share: random distances, a small network with its training, three pairs to look at."""
 
 import json
 from typing import NamedTuple
@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from helpers import training
+from helpers.beyond.looks import Known, Look
 from helpers.engine.checkpoints import files
 from helpers.graphs import to_vector
 from helpers.signals import distances, observe
@@ -122,3 +123,15 @@ class ShrunkInverse(nn.Module):
         positive = torch.where(r > 0, probability, 0)
         negative = torch.where(r < 0, probability, 0) * (sum is not None)
         return Estimate(positive, negative, (r / d[i] / d[j]).abs())
+
+
+def known_of(a, b, y_difference, y_sum, left, *, signed=True, loops=True, n_signals=30.0):
+    """What is known of 3 pairs of 3 nodes in one graph, each (3, 1)."""
+    one = torch.ones_like(a)
+    kinds = torch.tensor([signed]), torch.tensor([loops])
+    return Known(a, b, y_difference, y_sum, one, n_signals * one, 2 * one, left, *kinds, torch.zeros(1))
+
+
+def look_of(ground, law=None, rest=None):
+    """What the next look, or what settles, goes on from."""
+    return Look(None, None, ground, None, law, rest)

@@ -1,15 +1,19 @@
 "use strict";
 
-// The default network of GraphLearner, for the page "Try it": what helpers/beyond/atoms.py and helpers/beyond/broad.py
+// The default network of GraphLearner, for the page "Try it": what helpers/beyond/atoms.py, broad.py and looks.py
 // compute for all pairs of m nodes, in double precision.
 
 const FASTEST = 1e3; // factor by which a weight may grow in one update
 const ZERO = 1e-9; // of the largest eigenvalue: what is smaller is zero
 const FILLED = 1e4; // of the largest eigenvalue
 const LEAST = 1e-3; // leverage of an improbable pair, times m: there is always a way from node to node
-const N_TOLD = 18; // features of a pair from an estimate of all others
-const SPREADS = [0.05, 3]; // least and largest standard deviation of log-weights that evidence is weighed with
-const N_NEWTON = 6; // steps to where the integrand of the evidence is largest
+const N_TOLD = 21; // features of a pair from an estimate of all others
+const SPREADS = [0.05, 3]; // least and largest standard deviation of log-weights that evidence is weighed with,
+const GROUND_SPREADS = [0.05, 4]; // and of the logarithm of the ground,
+const LEAST_GROUND = 1e-12; // with which a node begins to settle, beside the inverse of the mean variance
+const RELAXATION = 1.5; // of steps that all atoms take at once; those below 2 are stable
+const N_NEWTON = 6; // steps to where the integrand of the evidence is largest,
+const N_AGAIN = 2; // and if one starts from where it was largest before
 // Gauss and Hermite: the integral of exp(-t^2) f(t) is about the sum of weights times f at the nodes
 const NODES = [-2.6519613568352334, -1.6735516287674714, -0.8162878828589646, 0, 0.8162878828589646, 1.6735516287674714, 2.6519613568352334];
 const NODE_WEIGHTS = [
@@ -290,9 +294,9 @@ function probabilities(logit) {
   return { positive, negative };
 }
 
-// Weights (E,): the most likely ones, drawn towards their mean, in the scale of the data, and corrected. After a look, they
-// may give way to those that are expected if all others are as they are thought to be.
-function weigh(layers, h, { positive, negative }, { w, y, nodes }, { alone, weighed, law }) {
+// Weights (E,): the most likely ones, drawn towards their mean, in the scale of the data, and corrected. They may give way
+// to those at rest. `alone` are the likeliest weights of a pair's two atoms given the others.
+function weigh(layers, h, { positive, negative }, { w, y, nodes }, alone, rest) {
   const E = positive.length;
   const p = positive.map((x, e) => x + negative[e]);
   const ofSign = (weights, e) => {
@@ -300,7 +304,8 @@ function weigh(layers, h, { positive, negative }, { w, y, nodes }, { alone, weig
     return Math.log(Math.max(share * weights.difference[e] + (1 - share) * weights.sum[e], 1e-9));
   };
   const logarithm = p.map((_, e) => ofSign(w, e));
-  const [middle, spread] = law ?? meanAndSpread(p, logarithm);
+  const [middle, spread] = rest.law;
+  const resting = rest.weight.map(Math.log);
   const ratio = logarithm.map((x) => x - middle);
   // what the ground leaves of the leverage to the pairs; sums without an edge share the common mode with it
   let rank = 0;
@@ -317,11 +322,12 @@ function weigh(layers, h, { positive, negative }, { w, y, nodes }, { alone, weig
   };
   const common = [Math.log(spread) / 3, scale(logarithm)];
   const width = h.length / E;
-  const known = new Float64Array(E * (width + 5));
+  const known = new Float64Array(E * (width + 6));
   for (let e = 0; e < E; e++) {
-    const at = e * (width + 5);
+    const at = e * (width + 6);
     known.set(h.subarray(e * width, (e + 1) * width), at);
-    const told = [ratio[e] / 3, ratio[e] / (spread + 0.1) / 3, ...common, (ofSign(alone, e) - middle) / 3];
+    const others = [ofSign(alone, e), resting[e]].map((x) => (x - middle) / 3);
+    const told = [ratio[e] / 3, ratio[e] / (spread + 0.1) / 3, ...common, ...others];
     known.set(told.map((x) => clamp(x, -5, 5)), at + width);
   }
   // how strongly to draw, what to add, whether to trust the common scale, and whether to give way
@@ -330,8 +336,7 @@ function weigh(layers, h, { positive, negative }, { w, y, nodes }, { alone, weig
   const off = scale(drawn);
   return drawn.map((x, e) => {
     const corrected = x + sigmoid(answer[4 * e + 2]) * off + clamp(0.3 * answer[4 * e + 1], -3, 3);
-    const share = weighed ? sigmoid(answer[4 * e + 3]) : 0;
-    return Math.exp(weighed ? corrected + share * (ofSign(weighed, e) - corrected) : corrected);
+    return Math.exp(corrected + sigmoid(answer[4 * e + 3]) * (resting[e] - corrected));
   });
 }
 
@@ -342,39 +347,36 @@ function meanAndSpread(p, x) {
   return [middle, Math.sqrt(total(p.map((share, e) => share * (x[e] - middle) ** 2)) / all + 1e-6)];
 }
 
-// The x = log d where likelihood ratio times prior is largest, and minus the second derivative of its logarithm.
-function mostProbable(r, y, half, mean, precision) {
-  const sharpness = half * Math.max(1 - y / r, 0) ** 2;
-  const best = Math.log(Math.max(1 / y - 1 / r, 1e-12));
+// Mean and standard deviation of numbers x that are known up to a variance, each counting p, all (E,).
+function momentsOfLaw(p, x, variance, bounds) {
+  const [middle, between] = meanAndSpread(p, x);
+  const [within] = meanAndSpread(p, variance);
+  return [middle, clamp(Math.sqrt(within + between ** 2), ...bounds)];
+}
+
+// The x = log d where likelihood ratio times prior is largest, minus the second derivative of its logarithm there, and
+// d r / (1 + d r) and d y. From `start`, if it is given, the search is short.
+function mostProbable(r, y, half, mean, precision, start = null) {
   const at = (x) => {
     const d = Math.exp(x);
     const leverage = (d * r) / (1 + d * r);
-    return { leverage, seen: d * y, curvature: Math.max(half * (d * y - leverage * (1 - leverage)), 0) + precision };
+    return { x, leverage, seen: d * y, curvature: Math.max(half * (d * y - leverage * (1 - leverage)), 0) + precision };
   };
-  let x = Math.min((sharpness * best + precision * mean) / (sharpness + precision), -Math.log(y));
-  for (let step = 0; step < N_NEWTON; step++) {
+  let x = start;
+  if (x === null) {
+    const sharpness = half * Math.max(1 - y / r, 0) ** 2;
+    const best = Math.log(Math.max(1 / y - 1 / r, 1e-12));
+    x = Math.min((sharpness * best + precision * mean) / (sharpness + precision), -Math.log(y));
+  }
+  for (let step = 0; step < (start === null ? N_NEWTON : N_AGAIN); step++) {
     const { leverage, seen, curvature } = at(x);
     x += clamp((half * (leverage - seen) - precision * (x - mean)) / curvature, -1, 1);
   }
-  return { x, curvature: at(x).curvature };
-}
-
-// A likelier mean and standard deviation of log-weights: one step of expectation and maximisation from [mean, spread];
-// q, r and y, each (2 E,), are the probabilities of edges, their resistances without them, and what they see.
-function fitLaw(q, r, y, nPair, [mean, spread]) {
-  const x = new Float64Array(q.length);
-  const variance = x.map((_, k) => {
-    const found = mostProbable(r[k], y[k], nPair[k % nPair.length] / 2, mean, spread ** -2);
-    x[k] = found.x;
-    return 1 / found.curvature;
-  });
-  const [middle, between] = meanAndSpread(q, x);
-  const [within] = meanAndSpread(q, variance);
-  return [middle, clamp(Math.sqrt(within + between ** 2), ...SPREADS)];
+  return at(x);
 }
 
 // Log-evidence for an atom of unknown weight d, and the posterior mean of d, where the likelihood ratio is
-// (1 + d r)^(n/2) exp(-n/2 d y) and log d is normal. See `weigh_evidence` in broad.py.
+// (1 + d r)^(n/2) exp(-n/2 d y) and log d is normal. See `weigh_evidence` in looks.py.
 function weighEvidence(r, y, n, mean, spread) {
   const half = n / 2;
   const precision = spread ** -2;
@@ -394,54 +396,111 @@ function weighEvidence(r, y, n, mean, spread) {
   };
 }
 
-// What an estimate of all other pairs leaves unexplained of each pair: features told (E, 18), the likeliest weights of a
-// pair's two atoms given the others and the expected ones, the ground after one update of the likelihood, and the law of
-// log-weights that was fitted. See `explain_away` in broad.py.
-function explainAway(found, { y, nPair }, { ground, law }, m, pairs, kinds) {
+// Where the logarithm of an atom's weight w is likeliest, its variance there, and w after a step to its mean, by the law of
+// this atom given all others. See `expect_alone` in looks.py.
+function expectAlone(w, r, apart, y, n, [mean, spread], start) {
+  const half = n / 2;
+  const precision = spread ** -2;
+  const { x, curvature, leverage, seen } = mostProbable(apart, y, half, mean, precision, start);
+  const third = half * (leverage * (1 - leverage) * (1 - 2 * leverage) - seen);
+  const logMean = x + clamp((1 + third / curvature) / (2 * curvature), -1, 1);
+  const share = clamp(w * r, 0, 1);
+  const way = (RELAXATION * (half * share ** 2 + precision)) / (half * share + precision);
+  return { x, variance: 1 / curvature, moved: w * (Math.exp(logMean) / w) ** Math.min(way, 1) };
+}
+
+const without = (w, r) => r / (1 - Math.min(w * r, 1 - 1e-6));
+
+// Resistances r of all atoms in the graph of the expected weights and the ground, and those of pairs without their atoms.
+function resist({ positive, negative }, weight, ground, y, m, pairs, kinds) {
+  const expected = (share, seen) => share.map((x, e) => Math.max(x * weight[e], LEAST / (m * seen[e])));
+  const sum = kinds.signed ? expected(negative, y.sum) : new Float64Array(weight.length);
+  const w = { difference: expected(positive, y.difference), sum, ground };
+  const r = resistances(w, m, pairs, !kinds.signed && !kinds.selfLoops);
+  const apart = (kind) => r[kind].map((x, e) => without(w[kind][e], x));
+  return { r, apart: { difference: apart("difference"), sum: apart("sum") } };
+}
+
+// Where weights and ground begin to settle: at the most likely ones, with next to no ground of which little is known.
+function firstRest({ positive, negative }, share, { w, y }, kinds) {
+  const weight = share.map((p, e) => Math.max(p * w.difference[e] + (1 - p) * w.sum[e], 1e-9));
+  const [middle, spread] = meanAndSpread(positive.map((x, e) => x + negative[e]), weight.map(Math.log));
+  const ground = kinds.selfLoops ? w.ground.map((c) => Math.max(c, LEAST_GROUND)) : w.ground;
+  return { weight, ground, law: [middle, clamp(spread, ...SPREADS)], groundLaw: [-mean(y.ground.map(Math.log)) - 2, 2] };
+}
+
+// Weights and ground that agree with the data and with each other, if the probabilities of edges are right, and the laws of
+// their logarithms. They go on from those of the look before. See `settle` in looks.py.
+function settle(found, known, before, m, pairs, kinds, nSteps) {
+  const { positive, negative } = found;
+  const { y, nPair } = known;
+  const E = positive.length;
+  const q = Float64Array.from([...positive, ...negative]);
+  const share = positive.map((x, e) => x / Math.max(x + negative[e], 1e-12));
+  const n = mean(nPair);
+  let { weight, ground, law, groundLaw } = before ?? firstRest(found, share, known, kinds);
+  const x = new Array(2 * E).fill(null);
+  const xGround = new Array(m).fill(null);
+  for (let step = 0; step < nSteps; step++) {
+    const { r, apart } = resist(found, weight, ground, y, m, pairs, kinds);
+    const variance = new Float64Array(2 * E);
+    const move = (kind, e, k) => {
+      const alone = expectAlone(weight[e], r[kind][e], apart[kind][e], y[kind][e], nPair[e], law, x[k]);
+      x[k] = alone.x;
+      variance[k] = alone.variance;
+      return alone.moved;
+    };
+    weight = share.map((p, e) => p * move("difference", e, e) + (1 - p) * move("sum", e, e + E));
+    law = momentsOfLaw(q, Float64Array.from(x), variance, SPREADS);
+    const groundVariance = new Float64Array(m);
+    ground = ground.map((c, k) => {
+      const alone = expectAlone(c, r.ground[k], without(c, r.ground[k]), y.ground[k], n, groundLaw, xGround[k]);
+      xGround[k] = alone.x;
+      groundVariance[k] = alone.variance;
+      return kinds.selfLoops ? alone.moved : c;
+    });
+    groundLaw = momentsOfLaw(new Float64Array(m).fill(1), Float64Array.from(xGround), groundVariance, GROUND_SPREADS);
+  }
+  return { weight, ground, law, groundLaw };
+}
+
+// What an estimate of all other pairs leaves unexplained of each pair: features told (E, 21), and the likeliest weights of a
+// pair's two atoms given the others. See `explain_away` in looks.py.
+function explainAway({ rest, ...found }, { y, nPair }, m, pairs, kinds) {
   const { positive, negative, logit, weight } = found;
   const E = weight.length;
-  const p = positive.map((x, e) => x + negative[e]);
   const usual = { difference: (total(positive) + 0.5) / (E + 1.5), sum: (total(negative) + 0.5) / (E + 1.5) };
   const none = 1 - usual.difference - usual.sum;
-  const expected = (share, seen) => share.map((x, e) => Math.max(x * weight[e], LEAST / (m * seen[e])));
-  const w = { difference: expected(positive, y.difference), sum: new Float64Array(E), ground };
-  if (kinds.signed) w.sum = expected(negative, y.sum);
-  const r = resistances(w, m, pairs, !kinds.signed && !kinds.selfLoops);
-  const withoutIt = (kind) => r[kind].map((x, e) => x / (1 - Math.min(w[kind][e] * x, 1 - 1e-6)));
-  const apart = { difference: withoutIt("difference"), sum: withoutIt("sum") };
-  const both = (a, b) => Float64Array.from({ length: 2 * E }, (_, k) => (k < E ? a[k] : b[k - E]));
-  const [first, wide] = law ?? meanAndSpread(p, weight.map(Math.log));
-  const pooled = [both(positive, negative), both(apart.difference, apart.sum), both(y.difference, y.sum)];
-  const [middle, spread] = fitLaw(...pooled, nPair, [first, clamp(wide, ...SPREADS)]);
+  const { r, apart } = resist(found, rest.weight, rest.ground, y, m, pairs, kinds);
+  const [middle, spread] = rest.law;
+  const [typicalGround, groundSpread] = rest.groundLaw;
+  const groundShare = rest.ground.map((c, k) => clamp(c * r.ground[k], 0, 1));
   const typical = Math.exp(middle);
   const ofGraph = [Math.log(spread) / 2, Math.log(usual.difference / none) / 3, Math.log(usual.sum / none) / 3];
+  const ofGround = [Math.log(groundSpread) / 2, clamp((typicalGround - middle) / 3, -4, 4)];
   const ratio = (x) => clamp(Math.log(x / typical), -6, 6) / 3;
   const told = new Float64Array(N_TOLD * E);
   const alone = { difference: new Float64Array(E), sum: new Float64Array(E) };
-  const weighed = { difference: new Float64Array(E), sum: new Float64Array(E) };
   for (let e = 0; e < E; e++) {
     const n = nPair[e];
     const to = N_TOLD * e;
     ["difference", "sum"].forEach((kind, k) => {
       const seen = y[kind][e];
-      const without = apart[kind][e];
-      const q = clamp(Math.log(Math.max(without / seen, 1e-30)), -5, 30);
-      const best = Math.max(1 / seen - 1 / without, 1e-12);
+      const withoutIt = apart[kind][e];
+      const q = clamp(Math.log(Math.max(withoutIt / seen, 1e-30)), -5, 30);
+      const best = Math.max(1 / seen - 1 / withoutIt, 1e-12);
       const score = Math.sign(q) * Math.sqrt(n * Math.max(Math.exp(-q) - 1 + q, 0));
-      const gain = (d) => (n / 2) * (Math.log1p(d * without) - d * seen);
-      const { evidence, likely } = weighEvidence(without, seen, n, middle, spread);
+      const gain = (d) => (n / 2) * (Math.log1p(d * withoutIt) - d * seen);
+      const { evidence, likely } = weighEvidence(withoutIt, seen, n, middle, spread);
       alone[kind][e] = best;
-      const leverage = clamp(weight[e] * r[kind][e], 0, 1); // so far can all pairs move at once
-      weighed[kind][e] = weight[e] * (likely / weight[e]) ** leverage;
       if (k === 1 && !kinds.signed) return;
       told.set([...[score, gain(weight[e]), gain(typical)].map(Math.asinh), ratio(best)], to + 4 * k);
       told.set([clamp(Math.log(usual[kind] / none) + evidence, -12, 12) / 3, ratio(likely)], to + 11 + 2 * k);
     });
     told.set([clamp(logit[2 * e], -12, 12) / 3, clamp(logit[2 * e + 1], -12, 12) / 3, ratio(weight[e])], to + 8);
-    told.set(ofGraph, to + 15);
+    told.set([...ofGraph, (groundShare[pairs[0][e]] + groundShare[pairs[1][e]]) / 2, ...ofGround], to + 15);
   }
-  const updated = ground.map((c, k) => c * Math.min(r.ground[k] / y.ground[k], FASTEST));
-  return { told, alone, weighed, ground: updated, law: [middle, spread] };
+  return { told, alone };
 }
 
 // {positive, negative, weight}, each (E,), from second moments S (m, m) of n signals, a number or (m, m).
@@ -453,17 +512,20 @@ function estimate(S, n, network, kinds, report = () => {}) {
   const known = describe(filled, n, m, pairs, kinds, network.nUpdates, (share) => report(0.4 * share));
   const atNodes = linear(network.nodes, known.nodes);
   const h = linear(network.embed, known.x);
-  let look = { alone: known.w, weighed: null, ground: known.w.ground, law: null };
+  let alone = known.w;
+  let rest = null;
   const judge = () => {
     const logit = perceptron(network.edge, h);
     if (!kinds.signed) for (let e = 1; e < logit.length; e += 2) logit[e] = -30;
     const found = { ...probabilities(logit), logit };
-    return { ...found, weight: weigh(network.size, h, found, known, look) };
+    rest = settle(found, known, rest, m, pairs, kinds, network.nSteps);
+    return { ...found, rest, weight: weigh(network.size, h, found, known, alone, rest) };
   };
   const nPlain = network.rounds.length - network.looks.length;
   network.rounds.forEach((round, k) => {
     if (k >= nPlain) {
-      look = explainAway(judge(), known, look, m, pairs, kinds);
+      const look = explainAway(judge(), known, m, pairs, kinds);
+      alone = look.alone;
       const change = linear(network.looks[k - nPlain], look.told);
       for (let c = 0; c < h.length; c++) h[c] += change[c];
     }

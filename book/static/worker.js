@@ -11,8 +11,8 @@ let network = null;
 let table = null;
 
 // Parameters by name, "rounds.0.tell.weight", as objects within objects, in double precision.
-function unpack({ nUpdates, parameters }) {
-  const made = { nUpdates };
+function unpack({ parameters, ...options }) {
+  const made = { ...options };
   for (const [name, values] of Object.entries(parameters)) {
     const path = name.split(".");
     const last = path.pop();

@@ -2,7 +2,7 @@
 
     S, N ──► white signal ──► likelihood of three kinds of atoms ──► features ──► message passing ──► Estimate
                                                                                       ▲                  │
-                                                                                      └── explain away ◄─┘
+                                                                                      └───── looks ◄─────┘
 
 It differs from `equivariant.EquivariantL2G` in what it can represent (negative edges, and variance that a node shares
 with nobody, see `atoms`), in what it learned from (`broad_law`), and in its features, none of which a single heavy edge
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from numpy.polynomial.hermite import hermgauss
 from torch import nn
 from torch.nn.functional import log_softmax, relu
 
@@ -25,24 +24,31 @@ from ..graphs import all_pairs, count_nodes, degrees, degrees_adjoint, to_vector
 from ..signals import Observations
 from . import atom_lists
 from .atom_lists import ListAtoms, likely_atoms
-from .atoms import FASTEST, Atoms, Kinds, approximate_mle, resistances, white_signal
+from .atoms import Atoms, Kinds, approximate_mle, resistances, white_signal
 from .equivariant import sum_at_nodes
+from .looks import (
+    N_AFTERTHOUGHTS,
+    N_FITTED,
+    N_SETTLED,
+    N_WEIGHED,
+    Known,
+    Look,
+    Thought,
+    explain_away,
+    in_parts,
+    mean_and_spread,
+    positive_share,
+    settle,
+    split,
+)
 
 N_UPDATES = 40  # of the likelihood
 N_PAIR_FEATURES = 24
 N_NODE_FEATURES = 8
 N_PAIR_ROWS = N_PAIR_FEATURES + 6  # features, and what estimates are made from: see `describe`
 N_NODE_ROWS = N_NODE_FEATURES + 3
-N_AFTERTHOUGHTS = 18  # features of a pair from an estimate of all others, see `explain_away`;
-N_WEIGHED = 4  # of them come from `weigh_evidence`,
-N_FITTED = 3  # and the last from the law of weights of the graph
-NODES, NODE_WEIGHTS = hermgauss(7)  # of integrals over a normal law
-N_NEWTON = 6  # steps to where such an integrand is largest
-SPREADS = (0.05, 3.0)  # least and largest standard deviation of log-weights that evidence is weighed with
 EARLIER = 0.25  # what an estimate that is made on the way counts in the loss
-LEAST = 1e-3  # leverage of an improbable pair, times m: there is always a way from node to node
 PAIRS_PER_STEP = 12_000  # of all graphs together, in training
-PAIRS_IN_PART = 100_000  # of one graph
 MISSING = 1e-9  # of the largest eigenvalue: what is smaller is zero
 FILLED = 1e4  # of the largest eigenvalue: about the variance of the constant vector in the paper's law
 PAIRS_AT_ONCE = 30_000  # of all graphs together that a forward pass without gradients holds at once
@@ -79,21 +85,6 @@ class KindObservations(Observations):
         return KindObservations(plain.moments, plain.n_signals, self.signed, self.self_loops)
 
 
-class Known(NamedTuple):
-    """What estimates are made from besides features, pairs (E, B) or nodes (m, B) first."""
-
-    difference: torch.Tensor  # the most likely weights of a pair's two atoms,
-    sum: torch.Tensor
-    y_difference: torch.Tensor  # what they see,
-    y_sum: torch.Tensor
-    s: torch.Tensor  # how much the pair stands out of the noise,
-    n_signals: torch.Tensor  # and the samples behind it
-    y_ground: torch.Tensor  # the variance of a node,
-    left: torch.Tensor  # and what its most likely ground leaves of its leverage
-    signed: torch.Tensor  # (B,) bool
-    constant: torch.Tensor  # (B,) 1 where K lacks the constant vector, else 0
-
-
 class BroadL2G(nn.Module):
     """Second moments S (..., m, m) and the number of signals N -> Estimate, for any number of nodes from 3 on.
 
@@ -104,27 +95,35 @@ class BroadL2G(nn.Module):
     weighs : whether a look also tells how probable the pair is and how heavy, if all others are as they are thought to
         be, see `weigh_evidence`
     fits : whether for that the law of weights is fitted to the graph, see `fit_law`, and told, too
+    n_steps : how often weights and ground are brought nearer to what the data say of them, given the probabilities,
+        whenever these change, see `settle`; 0 leaves the weights as they are and takes one step of the likelihood in
+        the ground
     """
 
     max_gradient = 1.0
     geometric_error = True  # of the graphs of the law some have a thousand times the error of others
     learns_in_bfloat16 = False  # multiplies matrices in it while it is trained: faster, if the processor knows it
 
-    def __init__(self, n_rounds=7, *, width=96, n_looks=4, weighs=True, fits=True):
+    def __init__(self, n_rounds=7, *, width=96, n_looks=4, weighs=True, fits=True, n_steps=3):
         super().__init__()
         if not 0 <= n_looks < n_rounds:
             raise ValueError(f"n_looks={n_looks}: a number between 0 and n_rounds - 1 = {n_rounds - 1} is needed")
         if fits and not weighs:
             raise ValueError("fits=True: a law of weights is for evidence to be weighed with, take weighs=True")
+        if n_steps and not fits:
+            raise ValueError(f"n_steps={n_steps}: weights settle under a law that is fitted, take fits=True")
         self.width = width
         self.embed = nn.Linear(N_PAIR_FEATURES, width)
         self.nodes = nn.Linear(N_NODE_FEATURES, width)
         self.rounds = nn.ModuleList(Round(width) for _ in range(n_rounds))
         self.fits = fits
-        self.n_told = N_AFTERTHOUGHTS - (0 if weighs else N_WEIGHED) - (0 if fits else N_FITTED)
+        self.n_steps = n_steps
+        kinds = ((weighs, N_WEIGHED), (fits, N_FITTED), (n_steps > 0, N_SETTLED))
+        self.n_told = N_AFTERTHOUGHTS - sum(n for there, n in kinds if not there)
         self.looks = nn.ModuleList(nn.Linear(self.n_told, width) for _ in range(n_looks))
         self.edge = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
-        self.size = nn.Sequential(nn.Linear(width + 5, width), nn.ReLU(), nn.Linear(width, 3 + weighs))
+        n_given = width + 5 + (n_steps > 0)
+        self.size = nn.Sequential(nn.Linear(n_given, width), nn.ReLU(), nn.Linear(width, 3 + weighs))
         nn.init.constant_(self.edge[-1].bias, -2.0)  # most pairs are no edges
         nn.init.ones_(self.size[-1].bias[3:])  # at first, evidence has most of the say in weights
 
@@ -185,7 +184,7 @@ class BroadL2G(nn.Module):
         w = (w * nodes[:, -1, :1]).T
         with torch.autocast(w.device.type, torch.bfloat16) if self.learns_in_bfloat16 else nullcontext():
             estimates = self._estimates(pairs, nodes, all_pairs(m, w.device))
-        *earlier, last = (error_of(*found, w, m) for found in estimates)
+        *earlier, last = (error_of(found.log_p, found.weight, w, m) for found in estimates)
         return last + EARLIER * sum(earlier)
 
     def graphs_per_step(self, n_pairs):
@@ -252,7 +251,7 @@ class BroadL2G(nn.Module):
         return self._decide(*describe(S, n, Kinds(signed, self_loops)), edges)
 
     def _decide(self, pairs, nodes, edges, explain=resistances):
-        log_p, weight = self._estimates(pairs, nodes, edges, explain)[-1]
+        log_p, weight, _ = self._estimates(pairs, nodes, edges, explain)[-1]
         _, positive, negative = log_p.exp().unbind(-1)
         return positive.T, negative.T, weight.T.double() / nodes[:, -1, :1].double()
 
@@ -266,42 +265,43 @@ class BroadL2G(nn.Module):
         nodes = nodes.permute(2, 0, 1)
         signed, loops = (x[0, :, k] > 0 for k in (-2, -1))
         left, ground, y_ground = nodes[..., N_NODE_FEATURES - 1 : -1].unbind(-1)
-        known = Known(*given.unbind(-1), y_ground, left, signed, (~signed & ~loops).to(x))
+        known = Known(*given.unbind(-1), y_ground, left, signed, loops, (~signed & ~loops).to(x))
         at_nodes = self.nodes(nodes[..., :N_NODE_FEATURES].to(x))
         s = known.s.to(x)
         count = sum_at_nodes(s, edges, len(nodes))
         h = in_parts(self.embed, x).to(x)
-        look = Look(None, (known.difference, known.sum), None, ground, None)
+        look = Look(None, (known.difference, known.sum), ground)
         found = []
         for k, message_round in enumerate(self.rounds, len(self.looks) - len(self.rounds)):
             if k >= 0:
-                found.append(self._judge(h, known, look))
-                look = explain_away(*found[-1], known, look.ground, explain, fits=self.fits, law=look.law)
+                found.append(self._judge(h, known, look, explain))
+                look = explain_away(found[-1], known, look, edges, explain, fits=self.fits)
                 h = h + in_parts(self.looks[k], look.told[..., : self.n_told])
             h = message_round(h, at_nodes, s, count, edges)
-        return [*found, self._judge(h, known, look)]
+        return [*found, self._judge(h, known, look, explain)]
 
-    def _judge(self, h, known, look):
-        """Log-probabilities of no, a positive and a negative edge (E, B, 3), and weights (E, B)."""
+    def _judge(self, h, known, look, explain):
+        """What is thought after a round: h (E, B, F) -> Thought."""
         logit = in_parts(self.edge, h).to(h)
         negative = logit[..., 1].masked_fill(~known.signed, -30.0)
         log_p = log_softmax(torch.stack([torch.zeros_like(negative), logit[..., 0], negative], -1), -1)
-        return log_p, self._weights(h, log_p, known, look)
+        rest = settle(log_p.double().exp(), known, look, explain, self.n_steps) if self.n_steps else None
+        return Thought(log_p, self._weights(h, log_p, known, look, rest), rest)
 
-    def _weights(self, h, log_p, known, look):
+    def _weights(self, h, log_p, known, look, rest):
         """Weights (E, B): the most likely ones, drawn towards their mean, in the scale of the data, and corrected.
 
-        After a look, they may give way to what the evidence makes of them, see `explain_away`.
+        They may give way to those at rest or, in networks without these, to what the last look made of them.
         """
         _, positive, negative = log_p.exp().unbind(-1)
-        p = positive + negative
-        share = positive / p.clamp_min(1e-12)
+        share = positive_share(positive, negative)
 
         def of_sign(a, b):
             return (share * a + (1 - share) * b).clamp_min(1e-9).log()
 
         logarithm = of_sign(known.difference, known.sum)
-        mean, spread = (x.to(logarithm) for x in look.law or mean_and_spread(p, logarithm))
+        law = rest.law if rest else look.law
+        mean, spread = (x.to(logarithm) for x in law or mean_and_spread(positive + negative, logarithm))
         ratio = logarithm - mean
         # what the ground leaves of the leverage to the pairs; sums without an edge share the common mode with it
         rank = (known.left.sum(0) - ((1 - negative) * known.sum * known.y_sum).sum(0)).clamp_min(0.1)
@@ -314,13 +314,17 @@ class BroadL2G(nn.Module):
 
         told = [ratio / 3, ratio / (spread + 0.1) / 3, spread.log() / 3, scale(logarithm.exp())]
         told.append((of_sign(*look.alone) - mean) / 3)
+        weighed = of_sign(*look.weighed) if look.weighed else None
+        if rest:
+            weighed = rest.weight.log().to(logarithm)
+            told.append((weighed - mean) / 3)
         told = torch.stack([x.clamp(-5, 5).expand_as(ratio) for x in told], -1).to(h)
         pull, add, trust, *give = in_parts(lambda *x: self.size(torch.cat(x, -1)), h, told).to(h).unbind(-1)
         logarithm = (mean + ratio * torch.sigmoid(3 - pull)).clamp(-25, 25)
         # where weights are equal the scale is known best from all of them, where one is heavy from itself alone
         logarithm = logarithm + torch.sigmoid(trust) * scale(logarithm.exp()) + (0.3 * add).clamp(-3, 3)
-        if give and look.weighed is not None:
-            logarithm = logarithm + torch.sigmoid(give[0]) * (of_sign(*look.weighed) - logarithm)
+        if give and weighed is not None:
+            logarithm = logarithm + torch.sigmoid(give[0]) * (weighed - logarithm)
         return logarithm.exp()
 
 
@@ -333,147 +337,6 @@ def error_of(log_p, weight, w, n_nodes):
     kind = torch.where(w > 0, 1, torch.where(w < 0, 2, 0))
     entropy = -log_p.gather(-1, kind[..., None])[..., 0].sum(0) / n_nodes
     return (error + entropy).mean()
-
-
-class Look(NamedTuple):
-    """What an estimate tells of each pair, see `explain_away`; pairs (E, B) or nodes (m, B) first."""
-
-    told: torch.Tensor | None  # (E, B, N_AFTERTHOUGHTS), features
-    alone: tuple  # the likeliest weights of a pair's two atoms,
-    weighed: tuple | None  # and weights on the way to the expected ones
-    ground: torch.Tensor  # after one update of the likelihood
-    law: tuple | None  # mean and standard deviation of log-weights, (B,), if they were fitted
-
-
-@torch.no_grad()
-def explain_away(log_p, weight, known, ground, explain=resistances, *, fits=True, law=None):
-    """What an estimate of all other pairs leaves unexplained of each pair: log_p (E, B, 3), weight (E, B) -> Look.
-
-    Let K be made of the expected weights, w for an atom u. Without it, u has the resistance r = c / (1 - w c) where
-    c = u'K^-1 u, and with another weight d the log-likelihood of N signals is N/2 (log(1 + d r) - d y) above that
-    without it, most so for d = 1/y - 1/r. The mean of that likelihood ratio over a law of d is the evidence for the
-    pair. The law is lognormal, with the mean and the spread of the log-weights of the estimate; if the network `fits`
-    it, it is one step of expectation and maximisation away from these, or from the `law` of the look before. How many
-    edges the estimate has tells how probable one is without the evidence. From the weight that was estimated to the
-    expected one a pair goes as far as its leverage d u'K^-1 u, in logarithms. If all went the whole way at once,
-    neighbouring pairs would explain the same thing twice; steps of that length, such as those of w <- w r / y, can be
-    taken together.
-
-    The features: for differences and for sums the gain of the likeliest d, as a standard score, of the weight that was
-    estimated and of a typical one, and the likeliest d; the estimate itself; then, as in the estimate, the logits of
-    both signs by the evidence, and for both the expected d; the spread, and the logits of both signs without evidence.
-    """
-    m = len(ground)
-    _, positive, negative = log_p.double().exp().unbind(-1)
-    weight = weight.double()
-    n = known.n_signals.double()
-    mean, spread = law or mean_and_spread(positive + negative, weight.log())
-    spread = spread.clamp(*SPREADS)
-    sees = known.y_difference.double(), known.y_sum.double()
-    expected = [torch.maximum(q * weight, LEAST / (m * y)) for q, y in zip((positive, negative), sees)]
-    expected[1] = expected[1] * known.signed
-    r = explain(Atoms(*(x.T for x in (*expected, ground.double()))), known.constant[:, None].double())
-    apart = [x.T / (1 - (w * x.T).clamp_max(1 - 1e-6)) for w, x in zip(expected, r)]
-    if fits:
-        mean, spread = law = fit_law((positive, negative), apart, sees, n, mean, spread)
-    typical = mean.exp()
-    usual = [(q.sum(0) + 0.5) / (len(q) + 1.5) for q in (positive, negative)]  # probability of each sign
-    none = 1 - usual[0] - usual[1]
-
-    def weigh(*x):
-        return torch.stack(weigh_evidence(*x, mean, spread), -1)
-
-    told, alone, weighed, logits = [], [], [], []
-    for without, y, resistance, on, q in zip(apart, sees, r, (True, known.signed), usual):
-        log_ratio = (without / y).clamp_min(1e-30).log().clamp(-5, 30)
-        best = (1 / y - 1 / without).clamp_min(1e-12)
-        score = log_ratio.sign() * (n * (log_ratio.neg().exp() - 1 + log_ratio).clamp_min(0)).sqrt()
-        gains = [n / 2 * (torch.log1p(d * without) - d * y) for d in (weight, typical)]
-        evidence, likely = in_parts(weigh, without, y, n).unbind(-1)
-        told += [x * on for x in (score.asinh(), *(x.asinh() for x in gains), _ratio(best, typical))]
-        logits += [((q / none).log() + evidence).clamp(-12, 12) / 3 * on, _ratio(likely, typical) * on]
-        alone.append(best.to(known.s))
-        leverage = (weight * resistance.T).clamp(0, 1)
-        weighed.append((weight * (likely / weight) ** leverage).to(known.s))
-    logit = (log_p[..., 1:] - log_p[..., :1]).clamp(-12, 12) / 3
-    told += [logit[..., 0], logit[..., 1], _ratio(weight, typical), *logits]
-    told += [x.expand_as(weight) for x in (spread.log() / 2, *((q / none).log() / 3 for q in usual))]
-    told = torch.stack([x.to(log_p) for x in told], -1)
-    ground = ground * (r.ground.T / known.y_ground).clamp_max(FASTEST).to(ground)
-    return Look(told, alone, weighed, ground, law)
-
-
-def mean_and_spread(p, x):
-    """Mean and standard deviation, each (B,), of x (E, B), of which each value counts p (E, B)."""
-    total = p.sum(0).clamp_min(1e-6)
-    mean = (p * x).sum(0) / total
-    return mean, ((p * (x - mean).square()).sum(0) / total + 1e-6).sqrt()
-
-
-def fit_law(q, r, y, n, mean, spread):
-    """A likelier mean and standard deviation of log-weights, each (B,): one step of expectation and maximisation.
-
-    q, r, y : of differences and of sums, each (E, B): the probability of an edge, its resistance without it, and what
-        it sees
-    n : signals behind each pair, (E, B); mean, spread : (B,), from which the step goes
-
-    The logarithm of a weight, given the data, is taken as normal around its most probable value. Of a pair that shows
-    nothing this is the law as it was, so that the many improbable pairs do not widen it.
-    """
-
-    def expect(r, y, n):
-        x, curvature = most_probable(r, y, n / 2, mean, spread**-2)
-        return torch.stack([x, 1 / curvature], -1)
-
-    x, variance = torch.cat([in_parts(expect, *of_sign, n) for of_sign in zip(r, y)]).unbind(-1)
-    mean, between = mean_and_spread(torch.cat(q), x)
-    within, _ = mean_and_spread(torch.cat(q), variance)
-    return mean, (within + between.square()).sqrt().clamp(*SPREADS)
-
-
-def weigh_evidence(r, y, n, mean, spread):
-    """Log-evidence for an atom of unknown weight d, and the posterior mean of d, each of the shape of r.
-
-    The likelihood ratio is (1 + d r)^(N/2) exp(-N/2 d y), and log d is normal with that mean and standard deviation.
-    The integral over x = log d is by Gauss and Hermite, around the x where the integrand is largest and as wide as its
-    curvature there.
-    """
-    half = n / 2
-    precision = spread**-2
-    x, curvature = most_probable(r, y, half, mean, precision)
-    width = (2 / curvature).sqrt()
-    values, d = [], []
-    for t, weight in zip(NODES.tolist(), NODE_WEIGHTS.tolist()):
-        z = x + width * t
-        d.append(z.exp())
-        prior = precision * (z - mean).square() / 2
-        values.append(half * (torch.log1p(d[-1] * r) - d[-1] * y) - prior + t**2 + math.log(weight))
-    values = torch.stack(values)
-    whole = values.logsumexp(0)
-    posterior_mean = ((values - whole).exp() * torch.stack(d)).sum(0)
-    return whole + (width / spread).log() - math.log(2 * math.pi) / 2, posterior_mean
-
-
-def most_probable(r, y, half, mean, precision):
-    """The x = log d where likelihood ratio times prior is largest, and minus the second derivative of its logarithm."""
-    sharpness = half * (1 - y / r).clamp_min(0).square()  # curvature of the likelihood where it is largest
-    best = (1 / y - 1 / r).clamp_min(1e-12).log()
-    x = torch.minimum((sharpness * best + precision * mean) / (sharpness + precision), -y.log())
-    for _ in range(N_NEWTON):
-        leverage, seen, curvature = _at(x, r, y, half, precision)
-        x = x + ((half * (leverage - seen) - precision * (x - mean)) / curvature).clamp(-1, 1)
-    return x, _at(x, r, y, half, precision)[2]
-
-
-def _at(x, r, y, half, precision):
-    """Of d = exp(x): d r / (1 + d r), d y, and minus the second derivative of the log-integrand, if it is concave."""
-    d = x.exp()
-    leverage = d * r / (1 + d * r)
-    return leverage, d * y, (half * (d * y - leverage * (1 - leverage))).clamp_min(0) + precision
-
-
-def _ratio(x, typical):
-    return (x / typical).log().clamp(-6, 6) / 3
 
 
 class Round(nn.Module):
@@ -501,17 +364,6 @@ class Round(nn.Module):
     def _answer(self, h, node, edges):
         new = self.own(h) + node.index_select(0, edges[0]) + node.index_select(0, edges[1])
         return h + self.out(relu(new))
-
-
-def split(x):
-    """Parts of x (E, ...), one where there are gradients: what a layer makes of all pairs may not fit into memory."""
-    return [x] if torch.is_grad_enabled() else x.split(PAIRS_IN_PART)
-
-
-def in_parts(function, *x):
-    """function(*x) for tensors (E, ...), part by part."""
-    parts = [function(*part) for part in zip(*map(split, x))]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 # --- features -------------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ LAW = {
     "unsigned": 0.25,  # share learned without sum atoms
     "ungrounded": 0.5,  # share learned without the ground where it is below 1e-3
 }
-EIGHTH = LAW | {"plain": 0.75}  # of the last course of training: more graphs whose samples have nothing wrong with them
+EIGHTH = LAW | {"plain": 0.75}  # of the last two courses: more samples with nothing wrong
 SIXTH = LAW | {"noise": 0.6}  # of the sixth: more measurement noise
 # of the first four courses: fewer graphs without edges, before that more graphs of very unequal weights, and at first
 # fewer hard cases

@@ -347,6 +347,7 @@ SIZES = (
     "broad-7x64-fifth",
     "broad-7x96-sixth",
     "broad-7x96-seventh",
+    "broad-7x96-eighth",
     "broad",
 )
 
