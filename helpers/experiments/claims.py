@@ -904,7 +904,7 @@ OTHER_BENCHMARKS = [
         "netsim-f1", "NetSim: the graph of GraphLearner has an F1 of 0.93 / 0.90 / 0.90 / 0.85 at least", "ours",
         lambda t: {name: r.other_networks(t, "F1").value[name] >= bar for name, bar in r.NETSIM_F1.items()},
         "targets of our own, about what a network of this kind reached on ten subjects before it was trained in full",
-        "frames are few and resemble each other, which leaves weak links undecided",
+        "it has that on {held}; frames are few and resemble each other, which leaves weak links undecided",
     ),
     Claim(
         "netsim-hindsight",
@@ -946,7 +946,7 @@ OTHER_BENCHMARKS = [
         lambda t: r.other_networks(t, "AUPRC", families=r.SACHS).value
         > r.other_networks(t, "AUPRC", r.LEDOIT_WOLF, r.SACHS).value,
         f"{RANK}; there is one data set",
-        "one looks at {held}; conditions are pooled, which no method here knows",
+        "conditions are pooled, which no method here knows",
     ),
     Claim(
         "published-laws",
@@ -985,7 +985,7 @@ BEYOND_THE_LAW = [
         "its error is at most 0.35 / 0.8 / 0.85 / 0.6 of that of maximum likelihood (log-sd 0 / 0.5 / 1 / 2)", "ours",
         lambda t: r.within_shares(t, r.LEARNER),
         "targets of our own, set before the least possible error was known",
-        "only for {held}; elsewhere the exact posterior mean, told the law, is near the target at best",
+        "only for {held}; with {failed} the exact posterior mean misses its target, too",
     ),
     Claim(
         "spread-told", "a narrower network, trained on graphs and signals of this kind alone, meets these targets",
