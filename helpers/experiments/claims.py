@@ -934,7 +934,6 @@ OTHER_BENCHMARKS = [
         "netsim-rank", "NetSim: it ranks pairs better (AUPRC) than Ledoit-Wolf partial correlations", "ours",
         lambda t: r.other_networks(t, "AUPRC gain", f"{r.LEARNER} - {r.LEDOIT_WOLF}").eval("value > ci"),
         "the 95 % interval of the paired difference over subjects excludes 0",
-        "the simulation is {held}; on the smallest network both are nearly perfect",
     ),
     Claim(
         "netsim-sure", "NetSim: of the pairs with a probability above 0.9, 95 % are edges", "ours",
