@@ -64,6 +64,18 @@ def test_features_on_all_pairs_are_those_of_the_dense_network(X, signed, self_lo
     torch.testing.assert_close(nodes, truth_nodes, rtol=0.1, atol=0.1)
 
 
+def test_with_few_signals_atoms_see_white_noise_as_well(X):
+    """As much as in the dense network: rows 26 and 27 of a pair are what its atoms see, the last but one of a node."""
+    few = X[:8]
+    y = ListAtoms(pair_distances(few, all_pairs(M)), pair_sums(few, all_pairs(M)), torch.from_numpy((few**2).mean(0)))
+    pairs, nodes = describe_list(y, 8, Kinds(), all_pairs(M), M)
+    S = torch.from_numpy(few.T @ few / 8)[None]
+    truth, truth_nodes = describe(S, torch.tensor([8.0]), Kinds())
+    torch.testing.assert_close(pairs[:, 26:28], truth[:, 26:28], rtol=1e-9, atol=0)
+    torch.testing.assert_close(nodes[:, -2:], truth_nodes[:, -2:], rtol=1e-9, atol=0)
+    assert (truth_nodes[0, -2] > 1.01 * y.ground / y.ground.mean()).all()  # it is not too little to be seen
+
+
 def test_estimates_do_not_depend_on_parts_units_and_numbers(X, network, monkeypatch):
     edges, y = candidates(X)
     found = network.on_list(*y, N, edges, M)

@@ -353,6 +353,14 @@ def test_one_newton_step_is_enough_where_the_data_show_an_edge(monkeypatch):
     torch.testing.assert_close(weigh_evidence(*given), exact, rtol=0.02, atol=0)
 
 
+def test_newton_steps_are_bounded():
+    """From a start that is far too small the gradient foretells a step of many units: each goes one at most."""
+    r, y, half, mean, precision = (torch.tensor(v).double() for v in (1.0, 0.5, 50.0, -10.0, 1.0))
+    start = torch.tensor(-20.0).double()
+    x, _ = looks.most_probable(r, y, half, mean, precision, start)
+    assert x.item() == pytest.approx(start.item() + looks.N_AGAIN)
+
+
 def test_evidence_finds_a_heavy_edge_far_from_all_others():
     """Ten times as heavy as seven standard deviations allow: the data decide, and nothing overflows."""
     y = torch.tensor([1e-6, 1.0]).double()
