@@ -8,7 +8,8 @@ import torch
 from toys import known_of, look_of
 
 from helpers.beyond import looks
-from helpers.beyond.atoms import Atoms, resistances
+from helpers.beyond.atoms import Atoms, Kinds, approximate_mle, resistances
+from helpers.beyond.broad import N_UPDATES
 from helpers.beyond.looks import (
     N_AFTERTHOUGHTS,
     N_FITTED,
@@ -22,7 +23,7 @@ from helpers.beyond.looks import (
     settle,
     weigh_evidence,
 )
-from helpers.graphs import all_pairs
+from helpers.graphs import all_pairs, to_matrix
 
 
 def close(ours, theirs, tol=2e-4):
@@ -258,6 +259,16 @@ def test_weights_and_ground_settle_where_the_data_put_them(size):
     close([x.log() for x in again[:2]], [x.log() for x in rest[:2]], 0.01)  # they rest
 
 
+@pytest.mark.parametrize("size", [0.1, 1.0])
+def test_the_most_likely_ground_is_too_small(size):
+    """Half of the true one at most, in the geometric mean, where what settles is right: it is why anything settles."""
+    known, edges, _, ground = graphs_with_ground(size)
+    S = to_matrix((known.y_sum - known.y_difference).T / 4) + torch.diag_embed(known.y_ground.T)
+    likely = approximate_mle(S, Kinds(), N_UPDATES)[0].ground.T
+    off = [(x.clamp_min(1e-12).log() - ground.log()).mean() for x in (likely, settle_graphs(known, edges, 60).ground)]
+    assert off[0] < math.log(0.5) and abs(off[1]) < 0.15
+
+
 def test_steps_go_on_from_each_other():
     """Four steps are two and two, but for a search that starts anew."""
     known, edges, *_ = graphs_with_ground(0.1)
@@ -309,7 +320,7 @@ def test_only_kinds_that_there_are_settle():
     assert (moved[:, flag] > 0).all() and (moved[:, flag] != ground[:, flag]).all() and not moved[:, ~flag].any()
     none = edges[0] + edges[1], 0 * edges[1]
     start = start._replace(ground=ground)
-    unsigned = settle_graphs(known._replace(signed=~flag & False), none, 3, start).weight
+    unsigned = settle_graphs(known._replace(signed=torch.zeros_like(flag)), none, 3, start).weight
     assert unsigned.isfinite().all() and (unsigned != settle_graphs(known, none, 3, start).weight).any()
 
 

@@ -101,12 +101,11 @@ def explain_away(thought, known, before, edges, explain=resistances, *, fits=Tru
     _, *probable = log_p.double().exp().unbind(-1)
     n = known.n_signals.double()
     sees = known.y_difference.double(), known.y_sum.double()
+    in_graph, ground = (rest.weight, rest.ground) if rest else (weight, before.ground.double())
+    r, apart = resist(probable, in_graph, ground, known, explain)
     if rest:
-        in_graph, ground, law, ground_law = rest
-        r, apart = resist(probable, in_graph, ground, known, explain)
+        law = rest.law
     else:
-        in_graph, ground = weight, before.ground.double()
-        r, apart = resist(probable, in_graph, ground, known, explain)
         law = before.law or mean_and_spread(sum(probable), weight.log())
         law = law[0], law[1].clamp(*SPREADS)
         if fits:
@@ -136,7 +135,7 @@ def explain_away(thought, known, before, edges, explain=resistances, *, fits=Tru
     told += [x.expand_as(weight) for x in (spread.log() / 2, *((q / none).log() / 3 for q in usual))]
     if rest:
         share = (ground * r[2]).clamp(0, 1)
-        typical_ground, ground_spread = ground_law
+        typical_ground, ground_spread = rest.ground_law
         told += [degrees_adjoint(share.T, edges).T / 2, (ground_spread.log() / 2).expand_as(weight)]
         told.append(((typical_ground - mean) / 3).clamp(-4, 4).expand_as(weight))
     else:
